@@ -1,0 +1,1 @@
+"""Runs a playbook: steps, waits, journal, cleanup."""

@@ -1,0 +1,1 @@
+"""Text to data with spans: the hardened YAML loader and the expression language."""

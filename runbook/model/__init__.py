@@ -1,0 +1,1 @@
+"""Nouns of the project: frozen structs and units. No IO, no clock, no globals."""

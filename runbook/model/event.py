@@ -1,0 +1,244 @@
+"""The journal's events: a closed union. `events.jsonl` is the only truth of a run, one event a line.
+
+Every action emits started and then exactly one end:
+
+    run_started ─ host_connected* ─ step_started ─ (action | sample | …)* ─ step_ended ─ … ─ run_suspended | run_ended
+"""
+
+from __future__ import annotations
+
+from typing import Any, Union
+
+import msgspec
+
+from runbook.model.sample import Sample
+from runbook.model.verdict import Diagnosis, Finding
+
+FORMAT = 1
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", omit_defaults=True):
+    """What every event has: `t`, unix seconds on the controller; `n`, its line number from 0. The journal sets both."""
+
+    t: float = 0.0
+    n: int = -1
+
+
+class RunStarted(Event, frozen=True, kw_only=True, tag="run_started"):
+    """The header. Holds what is needed to go on, cancel or re-judge without the playbook file."""
+
+    format: int
+    run: str
+    version: str
+    playbook: str
+    playbook_text: str
+    playbook_sha256: str
+    name: str
+    targets: dict[str, list[dict[str, Any]]]
+    vars: dict[str, Any]
+    overrides: dict[str, Any] = {}
+    secrets: list[str] = []
+    check: bool = False
+    no_suspend: bool = False
+    argv: list[str] = []
+    controller: dict[str, Any] = {}
+    """host, user, pid, start, boot_id of the controller: its lock."""
+
+
+class HostConnected(Event, frozen=True, kw_only=True, tag="host_connected"):
+    """A host answered. `facts` are the helper's: hostname, user, python, boot_id, state_dir, clock offset."""
+
+    host: str
+    address: str
+    facts: dict[str, Any]
+    seconds: float
+
+
+class StepStarted(Event, frozen=True, kw_only=True, tag="step_started"):
+    """A step begins on one target. `box_s` is its effective time box, `limited_by` what set it when not the step itself."""
+
+    step: str
+    type: str
+    name: str = ""
+    host: str = ""
+    attempt: int = 1
+    item: int | None = None
+    box_s: float | None = None
+    limited_by: str | None = None
+    part: str = "main"
+    """main, rescue, always or cleanup."""
+    marks: dict[str, Any] = {}
+    """Where each known log stood: path -> {inode, size}."""
+
+
+class StepEnded(Event, frozen=True, kw_only=True, tag="step_ended"):
+    """A step's one end on one target. `result` is what `steps.<id>` gives to expressions."""
+
+    step: str
+    type: str
+    host: str = ""
+    attempt: int = 1
+    item: int | None = None
+    status: str
+    verdict: str | None
+    kind: str | None = None
+    reason: str = ""
+    seconds: float
+    result: dict[str, Any] = {}
+    diagnosis: Diagnosis | None = None
+    rescued: bool = False
+    ignored: bool = False
+    part: str = "main"
+    marks: dict[str, Any] = {}
+
+
+class ActionStarted(Event, frozen=True, kw_only=True, tag="action_started"):
+    """One act on a host begins: launch, signal, write, restore, connect. `id` pairs it with its end."""
+
+    id: str
+    step: str
+    host: str
+    action: str
+    detail: dict[str, Any] = {}
+
+
+class ActionEnded(Event, frozen=True, kw_only=True, tag="action_ended"):
+    """The end of an act. `ok` false carries the error's sentence."""
+
+    id: str
+    step: str
+    host: str
+    action: str
+    ok: bool
+    detail: dict[str, Any] = {}
+    error: str = ""
+
+
+class SampleTaken(Event, frozen=True, kw_only=True, tag="sample"):
+    """An observation that a verdict may rest on."""
+
+    step: str
+    sample: Sample
+
+
+class PhaseReached(Event, frozen=True, kw_only=True, tag="phase"):
+    """A server (or one rank of it) entered a phase."""
+
+    step: str
+    server: str
+    phase: str
+    rank: int | None = None
+    line: str = ""
+
+
+class Moved(Event, frozen=True, kw_only=True, tag="moved"):
+    """Where a wait stands, for people: at most one every 10 s. `text` names what moved last."""
+
+    step: str
+    host: str
+    phase: str | None
+    text: str
+    elapsed_s: float
+    box_s: float | None = None
+
+
+class Found(Event, frozen=True, kw_only=True, tag="finding"):
+    """A finding, as it was noticed."""
+
+    finding: Finding
+
+
+class EvidenceSaved(Event, frozen=True, kw_only=True, tag="evidence"):
+    """A file in the run folder's evidence/."""
+
+    step: str
+    file: str
+    bytes: int
+    about: str = ""
+
+
+class Owed(Event, frozen=True, kw_only=True, tag="owed"):
+    """Something on a host that must be undone: kind launch, patch or keeper. Written before it exists."""
+
+    id: str
+    kind: str
+    step: str
+    host: str
+    detail: dict[str, Any] = {}
+
+
+class Settled(Event, frozen=True, kw_only=True, tag="settled"):
+    """What was owed is done: how is stopped, restored, kept or gone."""
+
+    id: str
+    how: str
+
+
+class VarsSet(Event, frozen=True, kw_only=True, tag="vars_set"):
+    """A `set` step changed variables for the rest of the run."""
+
+    step: str
+    values: dict[str, Any]
+
+
+class Interrupted(Event, frozen=True, kw_only=True, tag="interrupted"):
+    """A signal or a cancel arrived: SIGINT, SIGTERM, cancel."""
+
+    by: str
+    exit_code: int = 130
+
+
+class MainEnded(Event, frozen=True, kw_only=True, tag="main_ended"):
+    """The main part is over; cleanup begins, or the run is suspended."""
+
+    verdict: str
+    failed_step: str | None = None
+
+
+class RunSuspended(Event, frozen=True, kw_only=True, tag="run_suspended"):
+    """Server, patch and `always` stay as they are until `expires` (unix s), when the keeper cleans up."""
+
+    verdict: str
+    kind: str | None
+    exit_code: int
+    reason: str
+    step: str
+    expires: float
+    left_behind: list[str] = []
+    next: list[str] = []
+
+
+class RunEnded(Event, frozen=True, kw_only=True, tag="run_ended"):
+    """The end. `cleanup` is passed, failed or none."""
+
+    verdict: str
+    kind: str | None = None
+    exit_code: int
+    reason: str
+    failed_step: str | None = None
+    cleanup: str = "none"
+    left_behind: list[str] = []
+    next: list[str] = []
+    seconds: float = 0.0
+
+
+AnyEvent = Union[
+    RunStarted,
+    HostConnected,
+    StepStarted,
+    StepEnded,
+    ActionStarted,
+    ActionEnded,
+    SampleTaken,
+    PhaseReached,
+    Moved,
+    Found,
+    EvidenceSaved,
+    Owed,
+    Settled,
+    VarsSet,
+    Interrupted,
+    MainEnded,
+    RunSuspended,
+    RunEnded,
+]

@@ -1,0 +1,34 @@
+"""Kinds of text in a step's fields. The static checks and the templating read the kind from the annotation."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+Regex = Annotated[str, Meta(extra={"kind": "regex"})]
+"""A Python regular expression; compiled by `validate`."""
+
+ShellText = Annotated[str, Meta(extra={"kind": "shell"})]
+"""Text for a shell: each expression in it becomes one quoted word."""
+
+Expression = Annotated[str, Meta(extra={"kind": "expression"})]
+"""A bare expression, without the `${{ }}` around it; evaluated by the step, never templated."""
+
+LaunchRef = Annotated[str, Meta(extra={"kind": "ref", "to": "launch"})]
+"""The id of a launch step."""
+
+PatchRef = Annotated[str, Meta(extra={"kind": "ref", "to": "patch"})]
+"""The id of a patch step."""
+
+StepRef = Annotated[str, Meta(extra={"kind": "ref", "to": "any"})]
+"""The id of any earlier step."""
+
+ForwardLaunchRef = Annotated[str, Meta(extra={"kind": "forward_ref", "to": "launch"})]
+"""The id of a launch step that may come later: only `patch.for` has one."""
+
+ProfileName = Annotated[str, Meta(extra={"kind": "profile"})]
+"""The name of an engine profile."""
+
+PythonSource = Annotated[str, Meta(extra={"kind": "python"})]
+"""Python that runs in the server, not here; compiled by `validate`, never templated."""

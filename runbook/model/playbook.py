@@ -1,0 +1,102 @@
+"""A playbook after parsing: what will run, where, and the place in the file that each part came from."""
+
+from __future__ import annotations
+
+from typing import Any, Union
+
+import msgspec
+
+from runbook.model.diagnostic import Span
+from runbook.model.units import Duration, Size
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One place to run on: an inventory name, ssh alias, user@host[:port], `local` or `lab`, and how to get in there.
+
+    `via` is a command prefix put before the helper's interpreter, as in `sudo -n -u svc`.
+    """
+
+    target: str
+    via: str | list[str] = ""
+    python: str = ""
+    gpus: list[int] | None = None
+    vars: dict[str, Any] = {}
+
+
+class Secret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A secret by name; its value comes from the environment of the controller."""
+
+    name: str
+    required: bool = False
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Try a step again until it passes or the time is over. `until` is a bare expression; `verdicts` replaces the default list."""
+
+    for_: Duration = msgspec.field(name="for")
+    every: Duration = Duration(10)
+    until: str | None = None
+    verdicts: tuple[str, ...] = ("failed", "undecided", "unreachable", "resource_held")
+
+
+class Common(msgspec.Struct, frozen=True, kw_only=True):
+    """Keys that every step may carry. `timeout` is raw: text with a unit, or an expression."""
+
+    name: str = ""
+    host: Union[str, tuple[str, ...], None] = None
+    when: str | None = None
+    loop: Any = None
+    timeout: str | None = None
+    retry: dict[str, Any] | None = None
+    vars: dict[str, Any] = {}
+    ignore_errors: Union[bool, tuple[str, ...]] = False
+
+
+class StepNode(msgspec.Struct, frozen=True, kw_only=True, tag_field="node", tag="step"):
+    """One step. `id` is the given one or `s07_wait_gpu_free`; `named` says which. `body` is the raw mapping, still templated."""
+
+    id: str
+    named: bool
+    type: str
+    body: dict[str, Any]
+    common: Common
+    span: Span
+    spans: dict[str, Span] = {}
+    """Places of the values in `body`, by dotted path as in "probes.0.at"; and of common keys, as in "~when"."""
+
+
+class BlockNode(msgspec.Struct, frozen=True, kw_only=True, tag_field="node", tag="block"):
+    """A block with its rescue and always steps."""
+
+    id: str
+    steps: tuple[Node, ...]
+    rescue: tuple[Node, ...] = ()
+    always: tuple[Node, ...] = ()
+    common: Common = Common()
+    span: Span = Span("", 0, 0)
+    spans: dict[str, Span] = {}
+
+
+Node = Union[StepNode, BlockNode]
+
+
+class Playbook(msgspec.Struct, frozen=True, kw_only=True):
+    """A checked playbook. `hosts` maps a role to its targets; `text` is the exact source, kept for the journal."""
+
+    file: str
+    text: str
+    name: str
+    description: str = ""
+    hosts: dict[str, tuple[Target, ...]] = {}
+    vars: dict[str, Any] = {}
+    vars_files: tuple[str, ...] = ()
+    secrets: tuple[Secret, ...] = ()
+    steps: tuple[Node, ...] = ()
+    always: tuple[Node, ...] = ()
+    timeout: Duration | None = None
+    suspend_for: Duration = Duration(7200)
+    spans: dict[str, Span] = {}
+
+
+DEFAULT_CAP = Size(256 * 2**10)
+"""Bytes of any host text kept in memory as its head; four times that as its tail."""

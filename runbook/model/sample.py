@@ -1,0 +1,207 @@
+"""Observations of a server on a host. Each source answers Seen, Absent or Blind: blind is never empty.
+
+Absent means "looked, and it is not there". Blind means "could not look", with the reason. Nothing here has a default that
+could pass for a reading. Units: times s (unix), *_s seconds, *_ns nanoseconds, sizes bytes, `start` clock ticks since boot
+(/proc/PID/stat field 22).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar, Union
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class Seen(msgspec.Struct, Generic[T], frozen=True, tag="seen"):
+    """The source answered, and this is what it said."""
+
+    value: T
+
+
+class Absent(msgspec.Struct, frozen=True, tag="absent"):
+    """The source answered that there is nothing."""
+
+    reason: str = ""
+
+
+class Blind(msgspec.Struct, frozen=True, tag="blind"):
+    """The source could not be read; says nothing about the thing itself."""
+
+    reason: str
+
+
+class IoSample(msgspec.Struct, frozen=True, kw_only=True):
+    """/proc/PID/io, bytes."""
+
+    rchar: int
+    read_bytes: int
+    wchar: int
+
+
+class ThreadSample(msgspec.Struct, frozen=True, kw_only=True):
+    """One thread: state letter, schedstat run and wait time, context switches (both kinds summed), kernel wait channel."""
+
+    tid: int
+    state: str
+    run_ns: int
+    wait_ns: int
+    switches: int
+    wchan: str = ""
+
+
+class ProcessSample(msgspec.Struct, frozen=True, kw_only=True):
+    """One process of the server's tree. `rank` is read from its title or environment, else null."""
+
+    pid: int
+    start: int
+    ppid: int
+    state: str
+    title: str
+    rss: int
+    threads: tuple[ThreadSample, ...] = ()
+    rank: int | None = None
+    io: Union[Seen[IoSample], Absent, Blind] = Blind("not sampled")
+    mapped_weights: Union[Seen[int], Absent, Blind] = Blind("not sampled")
+    """Resident bytes of mapped weight files (.safetensors, .gguf, .bin, .pt)."""
+
+
+class LogSample(msgspec.Struct, frozen=True, kw_only=True):
+    """What the log gained since the sample before: whole lines, split on \\r and \\n, at most 200 of them, each ≤ 2,000 characters.
+
+    `offset` is where `lines` begin, `end` where the next sample begins; `skipped` counts lines left out of the middle.
+    """
+
+    path: str
+    inode: int
+    size: int
+    offset: int
+    end: int
+    lines: tuple[str, ...] = ()
+    skipped: int = 0
+    rotated: bool = False
+
+
+class CheckSample(msgspec.Struct, frozen=True, kw_only=True):
+    """One health check. `outcome` is answer, refused, timeout, reset or error.
+
+    `matched` says whether the step's expectation held; `mismatch` names the part that did not: status, body, json, info.
+    """
+
+    url: str
+    outcome: str
+    latency_s: float
+    status: int | None = None
+    body_bytes: int | None = None
+    body_head: str = ""
+    headers: dict[str, str] = {}
+    matched: bool = False
+    mismatch: str = ""
+    error: str = ""
+
+
+class ListenerSample(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that listens on the server's port; `ours` when it belongs to the launched tree. pid 0: owner not visible."""
+
+    pid: int
+    start: int
+    title: str
+    ours: bool
+    address: str = ""
+    age_s: float | None = None
+
+
+class GpuHolder(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that holds GPU memory. `used` is null when only an open device file gives it away."""
+
+    pid: int
+    user: str = ""
+    title: str = ""
+    age_s: float | None = None
+    used: int | None = None
+
+
+class GpuSample(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU as the driver's tool reports it; memory in bytes."""
+
+    index: int
+    name: str
+    used: int
+    total: int
+    uuid: str = ""
+    utilisation: int | None = None
+    holders: tuple[GpuHolder, ...] = ()
+    faults: tuple[str, ...] = ()
+    """ECC, Xid, MIG or lost-device states that the tool reported."""
+
+
+class ExitSample(msgspec.Struct, frozen=True, kw_only=True):
+    """How the server's main process ended, as its parent saw it. `lived_s` counts from exec."""
+
+    code: int | None
+    signal: str | None
+    lived_s: float
+    oom_killed: bool = False
+    killed_by_us: bool = False
+
+
+class PressureSample(msgspec.Struct, frozen=True, kw_only=True):
+    """/proc/pressure: share of the last 10 s in which some task waited, in percent."""
+
+    cpu: float
+    io: float
+    memory: float
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """All that was seen at one moment about one server (or about the GPUs of one host).
+
+    `t` is controller time, `host_t` host time. Sources that the question does not need stay Blind("not asked").
+    """
+
+    t: float
+    host: str
+    host_t: float
+    boot_id: str
+    server: str = ""
+    processes: Union[Seen[tuple[ProcessSample, ...]], Absent, Blind] = Blind("not asked")
+    exit: Union[Seen[ExitSample], Absent, Blind] = Blind("not asked")
+    log: Union[Seen[LogSample], Absent, Blind] = Blind("not asked")
+    check: Union[Seen[CheckSample], Absent, Blind] = Blind("not asked")
+    listeners: Union[Seen[tuple[ListenerSample, ...]], Absent, Blind] = Blind("not asked")
+    gpus: Union[Seen[tuple[GpuSample, ...]], Absent, Blind] = Blind("not asked")
+    pressure: Union[Seen[PressureSample], Absent, Blind] = Blind("not asked")
+    link: Union[Seen[float], Absent, Blind] = Blind("not asked")
+    """Round trip to the host in seconds; Absent when the host could not be reached."""
+
+
+Outcome = Union[Seen[Any], Absent, Blind]
+
+
+class Expectation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check must answer: status, a regex searched in the body, a subset of its JSON, a subset of the server's info."""
+
+    status: tuple[int, ...] = (200,)
+    body: str | None = None
+    json: Any = None
+    info: dict[str, Any] = {}
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What a wait wants to know. `about` is healthy, request, settle or gpu_free.
+
+    `since` is when the wait began, `box_s` its time box, `final` that the box has ended: then `judge` must answer.
+    """
+
+    about: str
+    since: float
+    box_s: float
+    final: bool = False
+    expect: Expectation = Expectation()
+    path: str = "/health"
+    consecutive: int = 1
+    below: int = 0
+    stable_for_s: float = 0.0
+    usual_s: float | None = None
+    limited_by: str | None = None

@@ -1,0 +1,1 @@
+"""Folds over events: terminal, Markdown, JSON summary. No IO, no clock."""

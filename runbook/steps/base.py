@@ -1,0 +1,221 @@
+"""What a step type is: a frozen struct whose fields are its YAML keys, and `run`.
+
+A new step type is one file here, one line in `steps/__init__.py`, one test file. Schema, reference page and completion come
+from the struct: the docstring is the first line of its page, each field carries its description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Protocol
+
+import msgspec
+
+from runbook.hosts.base import CancelToken, Host, LaunchState, Mark, UndoRecord
+from runbook.model.clock import Clock
+from runbook.model.profile import Profile
+from runbook.model.sample import Sample
+from runbook.model.verdict import Diagnosis
+
+
+class StepResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How a step ended on one target. `fields` is what `steps.<id>.<name>` gives to expressions: plain data."""
+
+    verdict: str
+    fields: dict[str, Any] = {}
+    reason: str = ""
+    kind: str | None = None
+    diagnosis: Diagnosis | None = None
+
+
+class Launched(msgspec.Struct, frozen=True, kw_only=True):
+    """A server this run started, as later steps refer to it."""
+
+    step: str
+    host: str
+    state: LaunchState
+    profile: Profile
+    port: int | None
+    env: dict[str, str]
+    prelude: str = ""
+    ranks: int | None = None
+    box_note: str = ""
+
+
+class Patched(msgspec.Struct, frozen=True, kw_only=True):
+    """A patch this run wrote, as restore and expect_probe refer to it.
+
+    `marker` is unique to run and patch; `side_file` is where its probes write, one JSON line a hit.
+    """
+
+    step: str
+    host: str
+    record: UndoRecord
+    path: str
+    module: str
+    marker: str
+    side_file: str
+    launch: str | None
+    probes: tuple[dict[str, Any], ...]
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch of time and of each known log: marks by path; `end` null is now. Times are controller unix seconds."""
+
+    since: float
+    until: float | None
+    begin: dict[str, Mark]
+    end: dict[str, Mark] | None
+
+
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The run: its id and its folder on the controller."""
+
+    id: str
+    dir: str
+    suspend_for_s: float = 7200.0
+
+
+class Goal(Protocol):
+    """What `watch` waits for. The engine owns the loop, the time box, the journal and Ctrl-C; a goal only looks and judges."""
+
+    every_s: float
+    """Seconds between looks."""
+
+    def look(self) -> Sample:
+        """One observation: at most a few round trips, each bounded. HostError is turned into a sample with an Absent link."""
+        ...
+
+    def judge(self, samples: Sequence[Sample], now: float, *, final: bool) -> Diagnosis | None:
+        """Pure: an answer that is certain, or None to go on. With `final` the box has ended and it must answer."""
+        ...
+
+    def moved(self, samples: Sequence[Sample]) -> tuple[str | None, str]:
+        """(phase, what moved last) for people."""
+        ...
+
+
+class StepContext(Protocol):
+    """All that a step may touch. One per step, target and attempt."""
+
+    step: str
+    """Id of the step."""
+    host: Host
+    run: RunInfo
+    clock: Clock
+    cancel: CancelToken
+    check_mode: bool
+    """Look, change nothing, report "would …"."""
+
+    def remaining_s(self) -> float:
+        """Seconds left in the effective time box."""
+        ...
+
+    def limited_by(self) -> str | None:
+        """What set the box when it was not the step itself: "block", "playbook"."""
+        ...
+
+    def watch(self, goal: Goal) -> Diagnosis:
+        """Wait until `goal` is judged; the only loop that waits. Never raises for what it observes."""
+        ...
+
+    def evaluate(self, expression: str) -> Any:
+        """Evaluate a bare expression in the run's scope: a `lang.expressions.Evaluation` (value or unknown, parts for people)."""
+        ...
+
+    def action(self, name: str, **detail: Any) -> Any:
+        """Context manager for one act on the host: `with ctx.action("launch", argv=…) as done: done(pid=…)`. Emits started and
+        exactly one end; an exception ends it as failed and goes on."""
+        ...
+
+    def find(self, code: str, text: str) -> None:
+        """Record a finding."""
+        ...
+
+    def evidence(self, name: str, data: bytes, about: str = "") -> str:
+        """Save a file in the run's evidence/, masked; answers its path relative to the run folder."""
+        ...
+
+    def owe(self, id: str, kind: str, **detail: Any) -> None:
+        """Write down what must be undone, before it exists. Kinds: launch, patch, keeper."""
+        ...
+
+    def settle(self, id: str, how: str) -> None:
+        """What was owed is done."""
+        ...
+
+    def keep(self, thing: Launched | Patched) -> None:
+        """Register a launch or a patch so that later steps can refer to it."""
+        ...
+
+    def launched(self, step: str) -> Launched | None:
+        """The launch of that step on this host; None when it never happened."""
+        ...
+
+    def patched(self, step: str) -> Patched | None:
+        """The patch of that step on this host; None when it never happened."""
+        ...
+
+    def patches(self) -> tuple[Patched, ...]:
+        """All patches of this run on this host, oldest first, not yet restored."""
+        ...
+
+    def forward_launch(self, step: str | None) -> dict[str, Any] | None:
+        """For patch.for: the templated launch body (command, cwd, env, prelude, python) of that step, or of the only launch on this
+        host when `step` is None. Values that depend on later steps are an error found by validate."""
+        ...
+
+    def window(self, since: str, until: str | None = None) -> Window:
+        """The window from `since` (a step id, or "start") to the end of `until` + 2 s, or to now."""
+        ...
+
+    def watch_log(self, path: str) -> None:
+        """Note this log at the start of each step from now on."""
+        ...
+
+    def profile(self, name: str) -> Profile:
+        """A profile by name."""
+        ...
+
+    def protected_runs(self) -> frozenset[str]:
+        """Run ids that are ours: this run and none other."""
+        ...
+
+    def progress(self, text: str, phase: str | None = None) -> None:
+        """Tell people what is going on; at most one event every 10 s is kept."""
+        ...
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of every step type."""
+
+    TYPE: ClassVar[str] = ""
+    SHORTHAND: ClassVar[str | None] = None
+    """The field that a bare value (not a mapping) stands for."""
+    TIMEOUT: ClassVar[str] = "2m"
+    """Default time box."""
+    RESULTS: ClassVar[dict[str, str]] = {}
+    """Result fields and what they mean; `steps.x.<other>` is a static error."""
+    EXAMPLE: ClassVar[str] = ""
+    """A runnable YAML step."""
+    NEEDS_HOST: ClassVar[bool] = True
+    """False for steps that only compute (assert, set)."""
+    FREE: ClassVar[bool] = False
+    """The whole mapping is free-form and arrives in the field named by SHORTHAND (set)."""
+    SUSPENDS: ClassVar[bool] = False
+    """Ending slow or undecided on a server this run launched suspends the run (wait_healthy, request)."""
+
+    def problems(self) -> list[tuple[str, str, str]]:
+        """Static mistakes that types cannot say: (dotted path, summary, hint). Called with expressions still in the text fields."""
+        return []
+
+    def plan(self) -> list[str]:
+        """What it would do, one line an act, for `runbook plan`."""
+        return []
+
+    def run(self, ctx: StepContext) -> StepResult:
+        """Do it. Raises HostError for the host; the engine turns that into a verdict."""
+        raise NotImplementedError
+
+
+Printer = Callable[[str], None]
