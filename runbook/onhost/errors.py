@@ -1,0 +1,41 @@
+"""The one error an operation raises on purpose."""
+
+from typing import Any, Dict, Optional
+
+CODES = (
+    "not_found",
+    "permission",
+    "exists",
+    "conflict",
+    "changed",
+    "not_unique",
+    "busy",
+    "protected",
+    "unsupported",
+    "bad_request",
+    "failed",
+)
+
+
+class OpError(Exception):
+    """An operation failed in a way that its caller can act on. `hint` says what to try next, `data` is plain."""
+
+    def __init__(self, code: str, message: str, hint: str = "", data: Optional[Dict[str, Any]] = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+        self.data = data or {}
+
+
+def from_os_error(error: OSError, what: str) -> OpError:
+    """The same failure with a stable code; `what` names the act, as in "write `/etc/x`"."""
+    if isinstance(error, FileNotFoundError):
+        code = "not_found"
+    elif isinstance(error, PermissionError) or error.errno == 30:  # EROFS: a read-only file system
+        code = "permission"
+    elif isinstance(error, FileExistsError):
+        code = "exists"
+    else:
+        code = "failed"
+    return OpError(code, "%s: %s" % (what, error.strerror or error), data={"errno": error.errno})
