@@ -1,0 +1,134 @@
+"""Rules for the end of a time box: alive after settling, slow but moving, or undecided with what would decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runbook.diagnose import words
+from runbook.diagnose.progress import Motion
+from runbook.diagnose.view import View
+from runbook.model.sample import Absent, Seen
+from runbook.model.units import format_duration
+from runbook.model.verdict import Diagnosis, Evidence, Finding
+
+BAR_RATE_S = 60.0
+"""A bar's rate is taken over this time: long enough for a shard in twenty seconds."""
+
+
+def settled(view: View) -> Diagnosis | None:
+    """passed: at the end of the settling time the process is alive."""
+    if view.question.about != "settle" or not view.question.final:
+        return None
+    processes = view.current("processes")
+    if not isinstance(view.current("exit"), Absent) and not (isinstance(processes, Seen) and processes.value):
+        return None
+    return Diagnosis(
+        verdict="passed", rule="settled", reason=f"alive {format_duration(view.elapsed_s)} after its start", phase=view.course.current
+    )
+
+
+def slow(view: View) -> Diagnosis | None:
+    """slow: the box ended while progress was seen. on_track within its usual time, late beyond it, crawling under the rate floor."""
+    if view.question.about == "gpu_free" or not view.question.final:
+        return None
+    moving = view.moved_since(view.now - view.recent_s, strong_only=False)
+    if not moving:
+        return None
+    strong = [motion for motion in moving if motion.strong]
+    usual = view.question.usual_s
+    kind = "crawling" if not strong else "late" if usual is not None and view.elapsed_s > usual else "on_track"
+    left = eta_s(view)
+    rates = words.rates(moving, min(view.recent_s, view.now - view.samples[0].t))
+    phase = view.course.current
+    where = f" in phase `{phase}`" if phase else ""
+    coming = f", about {format_duration(left)} left in this phase" if left is not None else ""
+    return Diagnosis(
+        verdict="slow",
+        kind=kind,
+        confidence="strong" if strong else "likely",
+        rule="slow",
+        reason=f"{words.holding_note(view.question, view.elapsed_s)} the server is still working{where}: {_spoken(rates)}{coming}",
+        phase=phase,
+        progress=dict(rates),
+        eta_s=left,
+        quiet_s=view.quiet_s,
+        evidence=_moving_evidence(moving, view.recent_s),
+        findings=_check_finding(view),
+        blind=view.blind(),
+        next=("give it more time: a longer `timeout:`",),
+        limited_by=view.question.limited_by,
+    )
+
+
+def undecided(view: View) -> Diagnosis | None:
+    """undecided: the box ended, no progress was seen, and nothing proves a hang. Lists what could not be seen."""
+    if not view.question.final:
+        return None
+    blind = view.blind()
+    quiet = view.quiet_s
+    phase = view.course.current
+    seen = f"no progress was seen for {format_duration(quiet)}" if quiet is not None else "nothing was observed"
+    where = f" in phase `{phase}`" if phase else ""
+    unseen = f"; not visible: {'; '.join(blind)}" if blind else "; silence alone does not prove a hang"
+    check = f"; the last check brought {words.answer(view.checks[-1].answer)}" if view.checks else ""
+    return Diagnosis(
+        verdict="undecided",
+        rule="undecided",
+        reason=f"{words.holding_note(view.question, view.elapsed_s)}: {seen}{where}{check}{unseen}",
+        phase=phase,
+        quiet_s=quiet,
+        evidence=(Evidence(signal="quiet", value=round(quiet, 3), unit="s"),) if quiet is not None else (),
+        findings=_check_finding(view),
+        blind=blind,
+        next=words.next_looks(blind) if view.question.about != "gpu_free" else (words.NEXT["gpus"],),
+        limited_by=view.question.limited_by,
+    )
+
+
+def eta_s(view: View) -> float | None:
+    """Seconds until the newest bar is full at the rate of its last minute; None without two readings of it."""
+    bars = [motion for motion in view.motions if motion.bar is not None]
+    if not bars or bars[-1].bar is None:
+        return None
+    newest = bars[-1].bar
+    same = [motion for motion in bars if motion.bar and motion.bar[::2] == newest[::2] and motion.t >= view.now - BAR_RATE_S]
+    if len(same) < 2 or same[0].bar is None or same[-1].t <= same[0].t:
+        return None
+    rate = (newest.done - same[0].bar.done) / (same[-1].t - same[0].t)
+    return round((newest.total - newest.done) / rate, 1) if rate > 0 else None
+
+
+def moved(view: View) -> tuple[str | None, str]:
+    """(phase, what moved last) for people."""
+    phase = view.course.current
+    if not view.motions:
+        return phase, words.answer(view.checks[-1].answer) if view.checks else "no progress seen yet"
+    last = view.motions[-1]
+    ago = view.now - last.t
+    text = words.rates([last], last.seconds)[last.signal] if last.signal in words.BYTE_SIGNALS else words.quote(last.text)
+    label = f"{last.signal} {text}" if last.signal in words.BYTE_SIGNALS else text
+    return phase, label if ago < 2 else f"{label} ({format_duration(ago)} ago)"
+
+
+def _spoken(rates: dict[str, str]) -> str:
+    return ", ".join(f"{signal} {text}" for signal, text in rates.items())
+
+
+def _moving_evidence(moving: Sequence[Motion], window_s: float) -> tuple[Evidence, ...]:
+    rows = []
+    for signal in dict.fromkeys(motion.signal for motion in moving):
+        mine = [motion for motion in moving if motion.signal == signal]
+        unit = "B" if signal in words.BYTE_SIGNALS else ""
+        rows.append(
+            Evidence(signal=signal, value=sum(motion.amount for motion in mine), unit=unit, window_s=round(window_s, 3), points_to="slow")
+        )
+    return tuple(rows)
+
+
+def _check_finding(view: View) -> tuple[Finding, ...]:
+    """A server that answers while it still works is worth a word: perhaps the condition is wrong, but that is not proven."""
+    answers = [check.answer for check in view.checks if check.answer.outcome == "answer" and not check.answer.matched]
+    if not answers or view.question.about != "healthy":
+        return ()
+    last = answers[-1]
+    return (Finding(code="check_mismatch", text=f"it answers {words.answer(last)}, which is not what the check wants ({last.mismatch})"),)

@@ -1,0 +1,66 @@
+"""From samples to a verdict: a pure function. No clock, no IO, no randomness, so a recorded wait can be judged again.
+
+Rules are tried in order and the first that fires gives the verdict; its id is cited. None from a rule means "not mine", never
+"all is well". The order is part of the meaning: a dead server is not slow, and a foreign one is not a wrong check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from runbook.diagnose import ends
+from runbook.diagnose.answers import answered, equal_answers, never_matches, ready, wrong_server
+from runbook.diagnose.deaths import dead, unreachable
+from runbook.diagnose.ends import settled, slow, undecided
+from runbook.diagnose.memory import gpu_free, gpu_tool_missing, resource_held
+from runbook.diagnose.stops import stopped
+from runbook.diagnose.view import View
+from runbook.model.profile import Profile
+from runbook.model.sample import Question, Sample
+from runbook.model.verdict import Diagnosis
+
+Rule = Callable[[View], Diagnosis | None]
+
+RULES: tuple[Rule, ...] = (
+    unreachable,
+    dead,
+    gpu_tool_missing,
+    gpu_free,
+    answered,
+    ready,
+    wrong_server,
+    never_matches,
+    equal_answers,
+    stopped,
+    settled,
+    resource_held,
+    slow,
+    undecided,
+)
+
+
+def judge(samples: Sequence[Sample], profile: Profile, question: Question, now: float) -> Diagnosis | None:
+    """The verdict that these samples prove, or None to go on. With `question.final` it always answers.
+
+    `now`: controller unix seconds, as `Sample.t`. Never raises, whatever the samples hold.
+    """
+    view = View(samples, profile, question, now)
+    for rule in RULES:
+        verdict = rule(view)
+        if verdict is not None:
+            return _bounded(verdict, question)
+    return None
+
+
+def moved(samples: Sequence[Sample], profile: Profile, question: Question, now: float) -> tuple[str | None, str]:
+    """(phase, what moved last) for people who wait."""
+    return ends.moved(View(samples, profile, question, now))
+
+
+def _bounded(verdict: Diagnosis, question: Question) -> Diagnosis:
+    """A wait that its box ended names what set that box."""
+    if question.final and question.limited_by and not verdict.limited_by and verdict.verdict != "passed":
+        return msgspec.structs.replace(verdict, limited_by=question.limited_by)
+    return verdict
