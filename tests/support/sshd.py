@@ -54,7 +54,9 @@ def free_port() -> int:
 def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
     """A new key pair; `path` is the private half."""
     if not path.exists():
-        subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", "test", "-f", str(path)], check=True, stdin=subprocess.DEVNULL)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", "test", "-f", str(path)], check=True, stdin=subprocess.DEVNULL
+        )
     return path
 
 
