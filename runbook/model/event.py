@@ -174,6 +174,15 @@ class Settled(Event, frozen=True, kw_only=True, tag="settled"):
     how: str
 
 
+class Registered(Event, frozen=True, kw_only=True, tag="registered"):
+    """A launch or a patch exists, and this is how later steps refer to it. kind is launch or patch; data is its plain form."""
+
+    kind: str
+    step: str
+    host: str
+    data: dict[str, Any]
+
+
 class VarsSet(Event, frozen=True, kw_only=True, tag="vars_set"):
     """A `set` step changed variables for the rest of the run."""
 
@@ -236,6 +245,7 @@ AnyEvent = Union[
     EvidenceSaved,
     Owed,
     Settled,
+    Registered,
     VarsSet,
     Interrupted,
     MainEnded,

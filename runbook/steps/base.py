@@ -148,6 +148,10 @@ class StepContext(Protocol):
         """Register a launch or a patch so that later steps can refer to it."""
         ...
 
+    def set_vars(self, values: dict[str, Any]) -> None:
+        """Change variables for the rest of the run."""
+        ...
+
     def launched(self, step: str) -> Launched | None:
         """The launch of that step on this host; None when it never happened."""
         ...

@@ -1,0 +1,150 @@
+"""Shows a run while it happens: a live terminal, or plain lines with a heartbeat at least every 30 s. All on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import Protocol
+
+import click
+
+from runbook.model.clock import Clock
+from runbook.model.event import AnyEvent, RunEnded, RunSuspended
+from runbook.render.lines import Lines
+
+HEARTBEAT_S = 25.0
+REFRESH_S = 0.25
+
+
+class Follower(Protocol):
+    """Something that shows events."""
+
+    def __enter__(self) -> Follower:
+        """Begin."""
+        ...
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        ...
+
+    def follow(self, event: AnyEvent) -> None:
+        """Show one event."""
+        ...
+
+
+def follower(clock: Clock, quiet: bool) -> Follower:
+    """The right follower for this stderr."""
+    if quiet:
+        return Silent()
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI"):
+        return LiveFollower(clock)
+    return PlainFollower(clock)
+
+
+class Silent:
+    """Shows nothing."""
+
+    def __enter__(self) -> Silent:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def follow(self, event: AnyEvent) -> None:
+        """Nothing."""
+
+
+class _Ticking:
+    """Calls `tick` from a thread of its own until it ends."""
+
+    every_s = 1.0
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="runbook-live", daemon=True)
+
+    def begin(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop the thread."""
+        self._stop.set()
+        self._thread.join(timeout=2.0)
+
+    def tick(self) -> None:
+        """What happens every `every_s`."""
+        raise NotImplementedError
+
+    def _work(self) -> None:
+        while not self.clock.wait(self._stop, self.every_s):
+            with self.lock:
+                self.tick()
+
+
+class PlainFollower(_Ticking):
+    """One line an event; a heartbeat when nothing was printed for 25 s."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self._lines = Lines()
+        self._spoke = clock.monotonic()
+
+    def __enter__(self) -> PlainFollower:
+        self.begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def follow(self, event: AnyEvent) -> None:
+        """Print the event's lines."""
+        with self.lock:
+            for line in self._lines.lines(event):
+                self._print(line)
+
+    def tick(self) -> None:
+        """Break a silence."""
+        if self.clock.monotonic() - self._spoke >= HEARTBEAT_S:
+            self._print(self._lines.heartbeat(self.clock.now()))
+
+    def _print(self, line: str) -> None:
+        click.echo(line, err=True)
+        self._spoke = self.clock.monotonic()
+
+
+class LiveFollower(_Ticking):
+    """The rich terminal."""
+
+    every_s = REFRESH_S
+
+    def __init__(self, clock: Clock) -> None:
+        from runbook.render.terminal import Terminal  # rich costs 70 ms
+
+        super().__init__(clock)
+        colour = not os.environ.get("NO_COLOR") and os.environ.get("FORCE_COLOR") != "0"
+        self._terminal = Terminal(sys.stderr, colour=colour)
+        self._over = False
+
+    def __enter__(self) -> LiveFollower:
+        self._terminal.start()
+        self.begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+        self._terminal.stop()
+
+    def follow(self, event: AnyEvent) -> None:
+        """Print what is finished."""
+        with self.lock:
+            self._over = self._over or isinstance(event, (RunEnded, RunSuspended))
+            self._terminal.follow(event)
+
+    def tick(self) -> None:
+        """Redraw."""
+        if not self._over:
+            self._terminal.refresh(self.clock.now())

@@ -1,0 +1,59 @@
+"""Where runs lie on the controller: `$XDG_STATE_HOME/runbook/runs/<run-id>/`."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from runbook.engine.journal import EVENTS, JournalError, load_events
+from runbook.model.event import AnyEvent
+
+
+def state_home() -> Path:
+    """The folder of all that runbook keeps on this machine."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "runbook"
+
+
+def runs_folder() -> Path:
+    """The folder of all runs."""
+    return state_home() / "runs"
+
+
+def fresh_id(now: float) -> str:
+    """A run id: sortable by time, and unique."""
+    return f"{datetime.fromtimestamp(now):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def run_folders() -> list[Path]:
+    """All run folders, newest first."""
+    root = runs_folder()
+    return sorted((path for path in root.iterdir() if (path / EVENTS).is_file()), reverse=True) if root.is_dir() else []
+
+
+def find_run(name: str) -> Path:
+    """A run by id, by the beginning of an id, `last`, or a path. A usage error names what there is."""
+    if "/" in name or Path(name, EVENTS).is_file():
+        if Path(name, EVENTS).is_file():
+            return Path(name)
+        raise click.UsageError(f"{name} holds no {EVENTS}: name a run id (`runbook runs` lists them) or a run's folder")
+    folders = run_folders()
+    if name == "last" and folders:
+        return folders[0]
+    found = [path for path in folders if path.name.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise click.UsageError(f"no run `{name}` in {runs_folder()}: `runbook runs` lists them")
+    raise click.UsageError(f"`{name}` begins {len(found)} run ids: " + ", ".join(path.name for path in found[:5]))
+
+
+def read_run(folder: Path) -> list[AnyEvent]:
+    """A run's events; a journal that cannot be read is a usage error, not a traceback."""
+    try:
+        return load_events(folder)
+    except JournalError as problem:
+        raise click.UsageError(f"{folder.name}: {problem}") from problem

@@ -1,0 +1,159 @@
+"""The end of a run: `always`, then what is still owed, newest first: launches, patches, keepers. Each is tried, whatever failed.
+
+What cannot be undone is named in `left_behind`; nothing is dropped in silence.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from runbook.engine import names
+from runbook.engine.boxes import NO_BOX
+from runbook.engine.runner import Ending, Runner
+from runbook.engine.runtime import Runtime
+from runbook.hosts.base import Host, HostError
+from runbook.model.event import EvidenceSaved, Owed, Settled
+from runbook.model.playbook import BlockNode, Node
+from runbook.model.units import format_size
+from runbook.model.verdict import worst
+from runbook.steps.base import Launched
+from runbook.steps.kill import end, launch_processes, split, widen
+
+LADDER = ("TERM 15s", "KILL 10s")
+LOG_CAP = 64 * 2**20
+PIECE = 4 * 2**20
+
+
+class Cleaned(NamedTuple):
+    """How cleanup went: passed, failed or none; the verdict of what failed in it; and what stays on hosts."""
+
+    status: str
+    verdict: str
+    reason: str
+    left_behind: list[str]
+
+
+def clean_up(runtime: Runtime, runner: Runner, suspended_step: str | None = None) -> Cleaned:
+    """Run `always` (of the blocks around a suspended step first), then settle every debt."""
+    blocks = open_blocks(runtime.playbook.steps, suspended_step) if suspended_step else []
+    endings: list[Ending] = []
+    for block in blocks:
+        endings += runner.each(block.always, NO_BOX, names.Place().inside(block.common.vars), "always")
+    endings += runner.each(runtime.playbook.always, NO_BOX, names.Place(), "always")
+    had_debts = bool(runtime.state.owed)
+    left = _settle_all(runtime)
+    failed = bool(endings or left)
+    did_anything = had_debts or bool(runtime.playbook.always) or bool(blocks)
+    verdict = worst([ending.verdict for ending in endings]) if endings else "failed" if left else "passed"
+    reason = endings[0].end.reason if endings else f"left behind: {left[0]}" if left else ""
+    return Cleaned("failed" if failed else "passed" if did_anything else "none", verdict, reason, left)
+
+
+def open_blocks(nodes: tuple[Node, ...], step: str) -> list[BlockNode]:
+    """The blocks around a step of the main part, innermost first."""
+    for node in nodes:
+        if isinstance(node, BlockNode):
+            for part in (node.steps, node.rescue):
+                if any(inner.id == step for inner in part):
+                    return [node]
+                found = open_blocks(part, step)
+                if found:
+                    return [*found, node]
+    return []
+
+
+def _settle_all(runtime: Runtime) -> list[str]:
+    """Pay every debt, newest first, keepers last. Answers what stays."""
+    left: list[str] = []
+    newest_first = list(reversed(runtime.state.owed.values()))
+    for debt in [*(d for d in newest_first if d.kind != "keeper"), *(d for d in newest_first if d.kind == "keeper")]:
+        try:
+            left += _PAY[debt.kind](runtime, runtime.host(debt.host), debt)
+        except HostError as problem:
+            left.append(f"{debt.host}: {_what(runtime, debt)}: {problem.summary}")
+    return left
+
+
+def _what(runtime: Runtime, debt: Owed) -> str:
+    launched = runtime.state.launches.get((debt.step, debt.host))
+    patched = runtime.state.patches.get((debt.step, debt.host))
+    if debt.kind == "launch":
+        return f"server of `{debt.step}`" + (f" (pid {launched.state.pid})" if launched else "")
+    if debt.kind == "patch":
+        return f"patch of `{debt.step}`" + (f" in {patched.path}" if patched else "")
+    return "the run's keeper and its folder"
+
+
+def _stop_launch(runtime: Runtime, host: Host, debt: Owed) -> list[str]:
+    launched = runtime.state.launches.get((debt.step, debt.host))
+    if launched is None:
+        runtime.emit(Settled(id=debt.id, how="gone"))
+        return []
+    if debt.detail.get("at_end") == "keep":
+        runtime.emit(Settled(id=debt.id, how="kept"))
+        return [f"{debt.host}: server of `{debt.step}` kept as asked: pid {launched.state.pid}, log {launched.state.log}"]
+    run = runtime.options.run
+    table = host.processes(run)
+    seeds = launch_processes(table, launched.state.pid, launched.state.start, launched.state.sid)
+    targets, _ = split(widen(seeds, table, run), ())
+    if targets:
+        with runtime.action(debt.step, debt.host, "stop", {"pids": [target.pid for target in targets]}) as done:
+            _, report = end(host, targets, LADDER, run, run)
+            done(gone=len(report.gone), left=list(report.left))
+        if report.left:
+            return [f"{debt.host}: pid {row['pid']} of `{debt.step}` ({row.get('why', 'alive')})" for row in report.left]
+    runtime.emit(Settled(id=debt.id, how="stopped" if targets else "gone"))
+    return []
+
+
+def _restore_patch(runtime: Runtime, host: Host, debt: Owed) -> list[str]:
+    patched = runtime.state.patches.get((debt.step, debt.host))
+    ids = [patched.record.id] if patched else [debt.step]
+    left = []
+    with runtime.action(debt.step, debt.host, "restore", {"ids": ids}) as done:
+        reports = host.restore(runtime.options.run, ids)
+        done(states=[report.state for report in reports])
+    for report in reports:
+        if report.state == "conflict":
+            left.append(f"{debt.host}: {report.path} was edited by someone else after the patch ({report.note}); it was left alone")
+    if not left:
+        runtime.emit(Settled(id=debt.id, how="restored"))
+    return left
+
+
+def _retire_keeper(runtime: Runtime, host: Host, debt: Owed) -> list[str]:
+    for launched in runtime.state.launches.values():
+        if launched.host == debt.host:
+            save_log(runtime, host, launched)
+    if any(other.host == debt.host and other.kind != "keeper" for other in runtime.state.owed.values()):
+        return []  # what is still owed needs its keeper and its records
+    with runtime.action(debt.step, debt.host, "retire", {}) as done:
+        left = host.retire(runtime.options.run)
+        done(left=left)
+    runtime.emit(Settled(id=debt.id, how="gone"))
+    kept = {launched.state.log for launched in runtime.state.launches.values() if launched.host == debt.host}
+    return [f"{debt.host}: {path}" for path in left if path not in kept]
+
+
+_PAY = {"launch": _stop_launch, "patch": _restore_patch, "keeper": _retire_keeper}
+
+
+def save_log(runtime: Runtime, host: Host, launched: Launched) -> None:
+    """Bring what a server wrote in this run into evidence/, before its file goes."""
+    begin = launched.state.log_offset
+    try:
+        size = host.read(launched.state.log, 0, 0).size
+        if size - begin > LOG_CAP:
+            runtime.find("log_cut", f"{launched.state.log}: only the last {format_size(LOG_CAP)} of {format_size(size)} were fetched", launched.step)
+            begin = size - LOG_CAP
+        data = b""
+        while begin + len(data) < size:
+            piece = host.read(launched.state.log, begin + len(data), PIECE).data
+            if not piece:
+                break
+            data += piece
+    except HostError as problem:
+        runtime.find("log_not_fetched", f"{launched.state.log}: {problem.summary}", launched.step)
+        return
+    name = f"{launched.step}/{'' if len(runtime.playbook.hosts) < 2 else launched.host + '-'}server.log"
+    runtime.emit(EvidenceSaved(step=launched.step, file=runtime.journal.save(name, data), bytes=len(data), about="the server's log in this run"))

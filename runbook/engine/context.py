@@ -1,0 +1,155 @@
+"""The StepContext that steps are given: one per step, target and attempt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from runbook.engine import names
+from runbook.engine.boxes import Box
+from runbook.engine.runtime import Action, Runtime
+from runbook.engine.watch import pause, watch
+from runbook.hosts.base import CancelToken, Host
+from runbook.model.clock import Clock
+from runbook.model.event import Event, EvidenceSaved, Moved, Owed, Registered, Settled, VarsSet
+from runbook.model.playbook import StepNode
+from runbook.model.profile import Profile
+from runbook.model.verdict import Diagnosis
+from runbook.steps.base import Goal, Launched, Patched, RunInfo, Window
+
+AFTER_S = 2.0
+"""A window that ends with a step goes on this long after its end: logs lag behind answers."""
+SPEAK_S = 10.0
+
+
+class Context:
+    """Implements `steps.base.StepContext` on a runtime."""
+
+    def __init__(self, runtime: Runtime, node: StepNode, target: str, box: Box, place: names.Place, began: float) -> None:
+        self._runtime = runtime
+        self._node = node
+        self._place = place
+        self._box = box
+        self._began = began
+        self._spoke = float("-inf")
+        self.step = node.id
+        self.target = target
+        self.clock: Clock = runtime.clock
+        self.cancel: CancelToken = runtime.cancel
+        self.check_mode = runtime.options.check
+        self.run: RunInfo = runtime.info
+
+    @property
+    def host(self) -> Host:
+        """The connected host of this step."""
+        return self._runtime.host(self.target)
+
+    def remaining_s(self) -> float:
+        """Seconds left in the effective time box."""
+        return self._box.remaining_s(self.clock)
+
+    def limited_by(self) -> str | None:
+        """What set the box when it was not the step itself."""
+        return None if self._box.label == "step" else self._box.label
+
+    def watch(self, goal: Goal) -> Diagnosis:
+        """Wait until the goal is judged."""
+        diagnosis = watch(goal, self)
+        return msgspec.structs.replace(diagnosis, limited_by=diagnosis.limited_by or self.limited_by())
+
+    def emit(self, event: Event) -> None:
+        """Write an event."""
+        self._runtime.emit(event)
+
+    def evaluate(self, expression: str) -> Any:
+        """Evaluate a bare expression in the run's scope."""
+        return names.evaluate(self._runtime, expression, self._place)
+
+    def action(self, name: str, **detail: Any) -> Action:
+        """One act on the host."""
+        return self._runtime.action(self.step, self.target, name, detail)
+
+    def find(self, code: str, text: str) -> None:
+        """Record a finding."""
+        self._runtime.find(code, text, self.step)
+
+    def evidence(self, name: str, data: bytes, about: str = "") -> str:
+        """Save a masked file in the run's evidence/."""
+        path = self._runtime.journal.save(f"{self.step}/{name}", data)
+        self.emit(EvidenceSaved(step=self.step, file=path, bytes=len(data), about=about))
+        return path
+
+    def owe(self, id: str, kind: str, **detail: Any) -> None:
+        """Write down what must be undone, before it exists."""
+        self.emit(Owed(id=id, kind=kind, step=self.step, host=self.target, detail=detail))
+
+    def settle(self, id: str, how: str) -> None:
+        """What was owed is done."""
+        if id in self._runtime.state.owed:
+            self.emit(Settled(id=id, how=how))
+
+    def keep(self, thing: Launched | Patched) -> None:
+        """Register a launch or a patch for later steps."""
+        kind = "launch" if isinstance(thing, Launched) else "patch"
+        self.emit(Registered(kind=kind, step=thing.step, host=self.target, data=msgspec.to_builtins(thing)))
+
+    def set_vars(self, values: dict[str, Any]) -> None:
+        """Change variables for the rest of the run."""
+        self.emit(VarsSet(step=self.step, values=values))
+
+    def launched(self, step: str) -> Launched | None:
+        """The launch of that step on this host."""
+        return self._runtime.state.launches.get((step, self.target))
+
+    def patched(self, step: str) -> Patched | None:
+        """The patch of that step on this host."""
+        return self._runtime.state.patches.get((step, self.target))
+
+    def patches(self) -> tuple[Patched, ...]:
+        """All patches of this run on this host that are not restored yet, oldest first."""
+        state = self._runtime.state
+        open_ids = {(debt.step, debt.host) for debt in state.owed.values() if debt.kind == "patch"}
+        return tuple(patch for key, patch in state.patches.items() if key in open_ids and key[1] == self.target)
+
+    def forward_launch(self, step: str | None) -> dict[str, Any] | None:
+        """The templated body of a launch that may come later."""
+        launches = [node for node in self._runtime.nodes.values() if node.type == "launch" and step in (None, node.id)]
+        if len(launches) != 1:
+            return None
+        return names.template_body(self._runtime, launches[0], self._place)
+
+    def window(self, since: str, until: str | None = None) -> Window:
+        """The window from a step's start to the end of another + 2 s, or to now; waits out the 2 s."""
+        state = self._runtime.state
+        if since == "start":
+            began, marks = state.header.t if state.header else 0.0, {}
+        else:
+            start = state.steps[since].starts[self.target]
+            began = start.t
+            marks = state.marks_at(self.target, start.t)
+        if until is None:
+            return Window(since=began, until=None, begin=marks, end=None)
+        ended = next(end.t for end in reversed(state.steps[until].ends) if end.host == self.target) + AFTER_S
+        if self.clock.now() < ended:
+            pause(self.clock, self.cancel, ended - self.clock.now())
+        return Window(since=began, until=ended, begin=marks, end=state.marks_at(self.target, ended) or None)
+
+    def watch_log(self, path: str) -> None:
+        """Note this log at the start of each step from now on."""
+        self._runtime.watch_log(self.target, path)
+
+    def profile(self, name: str) -> Profile:
+        """A profile by name."""
+        return self._runtime.profile(name)
+
+    def protected_runs(self) -> frozenset[str]:
+        """Run ids that are ours."""
+        return frozenset({self.run.id})
+
+    def progress(self, text: str, phase: str | None = None) -> None:
+        """Tell people what is going on."""
+        now = self.clock.monotonic()
+        if now - self._spoke >= SPEAK_S:
+            self._spoke = now
+            self.emit(Moved(step=self.step, host=self.target, phase=phase, text=text, elapsed_s=now - self._began, box_s=None))

@@ -1,0 +1,196 @@
+"""A whole run, from its header to its last event; and the cancel of a suspended one.
+
+The entry takes plain options and a connector, and starts no thread before it is called: the same call runs in this process or in
+a worker of its own session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+import runbook
+from runbook.engine import names
+from runbook.engine.boxes import NO_BOX, nested
+from runbook.engine.cleanup import Cleaned, clean_up
+from runbook.engine.journal import JournalError
+from runbook.engine.renew import Renewer
+from runbook.engine.runner import Ending, Runner, suspends
+from runbook.engine.runtime import Runtime
+from runbook.engine.signals import Interrupts
+from runbook.engine.state import fold
+from runbook.hosts.base import HostError
+from runbook.model.event import FORMAT, AnyEvent, Interrupted, MainEnded, RunEnded, RunStarted, RunSuspended
+from runbook.model.units import format_duration
+from runbook.model.verdict import EXIT_CODES, EXIT_TERMINATED
+
+Leave = Callable[[list[str]], None]
+"""Called on the second Ctrl-C with what is left on hosts; it does not come back."""
+
+
+class Execution:
+    """One run from start to end or suspension."""
+
+    def __init__(self, runtime: Runtime, leave: Leave) -> None:
+        self._runtime = runtime
+        self._runner = Runner(runtime)
+        self._leave = leave
+        self._interrupted_by: str | None = None
+        self._cleaning = False
+        self._began = runtime.clock.monotonic()
+
+    def run(self) -> RunEnded | RunSuspended:
+        """Main part, then cleanup or suspension."""
+        runtime = self._runtime
+        with self._guarded():
+            box = nested(runtime.clock, NO_BOX, float(runtime.playbook.timeout) if runtime.playbook.timeout else None, "playbook")
+            try:
+                ending = self._runner.nodes(runtime.playbook.steps, box, names.Place(), "main")
+            except JournalError as problem:
+                return self._without_journal(problem)
+            if ending is not None and not self._interrupted_by and suspends(runtime, ending):
+                suspended = self._suspend(ending)
+                if suspended is not None:
+                    return suspended
+            return self._finish(ending)
+
+    def cancel(self) -> RunEnded:
+        """End a suspended run: `always`, then what is owed."""
+        state = self._runtime.state
+        step = state.suspended.step if state.suspended else None
+        with self._guarded():
+            self._runtime.emit(Interrupted(by="cancel"))
+            self._interrupted_by = "cancel"
+            return self._finish(None, step)
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            with Interrupts(self._first, self._again), Renewer(self._runtime):
+                yield
+        finally:
+            self._runtime.close()
+
+    def _first(self, name: str) -> None:
+        if self._cleaning:
+            return
+        self._interrupted_by = name
+        self._runtime.cancel.set()
+
+    def _again(self, name: str) -> None:
+        self._leave([f"{debt.host}: {debt.kind} of `{debt.step}`" for debt in self._runtime.state.owed.values()])
+
+    def _suspend(self, ending: Ending) -> RunSuspended | None:
+        """Hand every host to its keeper. A host that cannot be told is a reason to clean up instead."""
+        runtime = self._runtime
+        expires = runtime.clock.now() + runtime.info.suspend_for_s
+        kept = {debt.host for debt in runtime.state.owed.values() if debt.kind == "keeper"}
+        try:
+            for name in kept:
+                host = runtime.host(name)
+                host.suspend(runtime.options.run, expires + host.facts.clock_offset_s)
+        except HostError as problem:
+            runtime.find("not_suspended", f"the run could not be suspended, so it is cleaned up: {problem.summary}")
+            return None
+        left = [f"{debt.host}: {debt.kind} of `{debt.step}`, until the run is cancelled or expires" for debt in runtime.state.owed.values()]
+        after = format_duration(runtime.info.suspend_for_s)
+        event = RunSuspended(
+            verdict=ending.verdict,
+            kind=ending.end.kind,
+            exit_code=EXIT_CODES[ending.verdict],
+            reason=_reason(ending),
+            step=ending.end.step,
+            expires=expires,
+            left_behind=[line for line in left if ": keeper of" not in line],
+            next=[f"runbook show {runtime.options.run}", f"runbook cancel {runtime.options.run}  # or it ends by itself {after} after the suspension"],
+        )
+        runtime.emit(event)
+        return event
+
+    def _finish(self, ending: Ending | None, suspended_step: str | None = None) -> RunEnded:
+        runtime = self._runtime
+        self._cleaning = True
+        verdict = "interrupted" if self._interrupted_by else ending.verdict if ending else "passed"
+        if self._interrupted_by and self._interrupted_by != "cancel":
+            code = EXIT_TERMINATED if self._interrupted_by == "SIGTERM" else EXIT_CODES["interrupted"]
+            runtime.emit(Interrupted(by=self._interrupted_by, exit_code=code))
+        runtime.fresh_cancel()
+        runtime.emit(MainEnded(verdict=verdict, failed_step=ending.end.step if ending else suspended_step))
+        inside = suspended_step or (ending.end.step if ending and self._interrupted_by else None)
+        cleaned = clean_up(runtime, self._runner, inside)
+        ended = self._ended(verdict, ending, cleaned)
+        runtime.emit(ended)
+        return ended
+
+    def _ended(self, verdict: str, ending: Ending | None, cleaned: Cleaned) -> RunEnded:
+        decided_by_cleanup = verdict == "passed" and cleaned.status == "failed"
+        word = cleaned.verdict if decided_by_cleanup else verdict
+        reason = _reason(ending) if ending else "every step passed"
+        if self._interrupted_by:
+            reason = f"{self._interrupted_by}; " + ("cleaned up" if cleaned.status != "failed" else "cleanup is not complete")
+        if decided_by_cleanup:
+            reason = f"the steps passed, but cleanup did not: {cleaned.reason}"
+        code = EXIT_TERMINATED if self._interrupted_by == "SIGTERM" else EXIT_CODES[word]
+        advice = list(ending.end.diagnosis.next) if ending and ending.end.diagnosis else []
+        return RunEnded(
+            verdict=word,
+            kind=ending.end.kind if ending and not decided_by_cleanup else None,
+            exit_code=code,
+            reason=reason,
+            failed_step=ending.end.step if ending else None,
+            cleanup=cleaned.status,
+            left_behind=cleaned.left_behind,
+            next=advice + ([] if word == "passed" else [f"runbook show {self._runtime.options.run}"]),
+            seconds=self._runtime.clock.monotonic() - self._began,
+        )
+
+    def _without_journal(self, problem: JournalError) -> RunEnded:
+        """The journal cannot be written any more: clean up all the same, and say so."""
+        self._cleaning = True
+        self._runtime.journal.give_up()
+        cleaned = clean_up(self._runtime, self._runner)
+        return RunEnded(verdict="error", exit_code=EXIT_CODES["error"], reason=str(problem), cleanup=cleaned.status, left_behind=cleaned.left_behind)
+
+
+def _reason(ending: Ending) -> str:
+    end = ending.end
+    return f"step `{end.step}` ({end.type}): {end.reason or ending.verdict}"
+
+
+def header(runtime: Runtime, controller: dict[str, Any]) -> RunStarted:
+    """The journal's first line: enough to go on, cancel or re-judge without the playbook file."""
+    playbook, options = runtime.playbook, runtime.options
+    return RunStarted(
+        format=FORMAT,
+        run=options.run,
+        version=runbook.__version__,
+        playbook=playbook.file,
+        playbook_text=playbook.text,
+        playbook_sha256=hashlib.sha256(playbook.text.encode()).hexdigest(),
+        name=playbook.name,
+        targets={role: [msgspec.to_builtins(target) for target in targets] for role, targets in playbook.hosts.items()},
+        vars=playbook.vars,
+        overrides=options.overrides,
+        secrets=[secret.name for secret in playbook.secrets],
+        check=options.check,
+        no_suspend=options.no_suspend,
+        argv=options.argv,
+        controller=controller,
+    )
+
+
+def execute(runtime: Runtime, leave: Leave, controller: dict[str, Any]) -> RunEnded | RunSuspended:
+    """Run a playbook. Writes every event; answers the last one."""
+    runtime.emit(header(runtime, controller))
+    return Execution(runtime, leave).run()
+
+
+def cancel(runtime: Runtime, events: list[AnyEvent], leave: Leave) -> RunEnded:
+    """Clean a suspended run up: its state is folded from its journal, its hosts are connected again."""
+    runtime.state = fold(events)
+    runtime.journal.follow(runtime.state.apply)
+    return Execution(runtime, leave).cancel()

@@ -1,0 +1,115 @@
+"""`events.jsonl`: the only truth of a run. Masked, appended, synced, one event a line; a torn last line is tolerated."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from runbook.engine.redact import Mask
+from runbook.model.clock import Clock
+from runbook.model.event import AnyEvent, Event
+
+EVENTS = "events.jsonl"
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(AnyEvent).decode
+
+
+class JournalError(Exception):
+    """The journal cannot be written (a full disk) or read (not one of ours)."""
+
+
+class Journal:
+    """Appends events and hands each, as written, to its followers. Thread safe."""
+
+    def __init__(self, folder: Path, clock: Clock, mask: Mask, *, first: int = 0) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.mask = mask
+        self._clock = clock
+        self._next = first
+        self._lock = threading.Lock()
+        self._file = os.open(folder / EVENTS, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._followers: list[Callable[[AnyEvent], None]] = []
+        self._given_up = False
+
+    def follow(self, follower: Callable[[AnyEvent], None]) -> None:
+        """Call `follower` with each event after it is on disk."""
+        self._followers.append(follower)
+
+    def append(self, event: Event) -> AnyEvent:
+        """Stamp, mask, write and sync one event; answers it as written."""
+        with self._lock:
+            stamped = msgspec.structs.replace(event, t=event.t or self._clock.now(), n=self._next)
+            plain = self.mask.value(msgspec.to_builtins(stamped))
+            line = _encode(plain)
+            try:
+                if not self._given_up:
+                    _write_all(self._file, line + b"\n")
+                    os.fdatasync(self._file)
+            except OSError as problem:
+                raise JournalError(f"cannot write {self.folder / EVENTS}: {problem.strerror}; free some space and try again") from problem
+            self._next += 1
+            written: AnyEvent = msgspec.convert(plain, AnyEvent)
+            for follower in self._followers:
+                follower(written)
+        return written
+
+    def give_up(self) -> None:
+        """Write nothing more: the disk is full, and cleanup must go on without a record."""
+        self._given_up = True
+
+    def save(self, name: str, data: bytes) -> str:
+        """Write a masked file below evidence/; answers its path relative to the run folder."""
+        target = self.folder / "evidence" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(self.mask.bytes(data))
+        return str(target.relative_to(self.folder))
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def read_events(source: bytes) -> list[AnyEvent]:
+    """Decode a journal. A last line without its end is a write that never finished and is left out.
+
+    Raises JournalError, with the line number, for anything else that is not an event.
+    """
+    lines = source.split(b"\n")
+    torn = lines.pop()
+    events = []
+    for number, line in enumerate(lines, 1):
+        try:
+            events.append(_decode(line))
+        except msgspec.DecodeError as problem:
+            if number == len(lines) and not torn:
+                break
+            raise JournalError(f"line {number} of the journal is not an event: {problem}") from problem
+    return events
+
+
+def load_events(folder: Path) -> list[AnyEvent]:
+    """The events of a run folder."""
+    try:
+        return read_events((folder / EVENTS).read_bytes())
+    except OSError as problem:
+        raise JournalError(f"cannot read {folder / EVENTS}: {problem.strerror}") from problem
+
+
+def repair_torn_line(folder: Path) -> None:
+    """Cut a torn last line off before more is appended."""
+    path = folder / EVENTS
+    data = path.read_bytes()
+    keep = data.rfind(b"\n") + 1
+    if keep != len(data):
+        os.truncate(path, keep)

@@ -1,0 +1,230 @@
+"""Binding: from a step as written to a step that can run. Scope, conditions, templates, time boxes, loops."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+import msgspec.inspect
+
+from runbook.engine.runtime import Runtime
+from runbook.engine.scope import steps_scope
+from runbook.lang.expressions import Evaluation, ParseProblem, Templated, Unknown
+from runbook.lang.expressions import evaluate as evaluate_parsed
+from runbook.lang.expressions import parse, template
+from runbook.lang.shell_text import render_shell
+from runbook.model.playbook import Retry, StepNode, Target
+from runbook.model.units import Duration, UnitError
+from runbook.playbook.convert import StepProblem, to_step
+from runbook.playbook.shape import Shape
+from runbook.steps.base import Step, StepResult
+
+NO_TARGET = Target(target="")
+UNTEMPLATED = frozenset({"expression", "python", "regex"})
+"""Kinds of text that `${{ }}` does not reach: expressions and the server's Python are evaluated elsewhere."""
+
+
+class Place(NamedTuple):
+    """Where an expression is evaluated: target, loop item, and the vars of the blocks and the step around it."""
+
+    target: Target = NO_TARGET
+    host_index: int = 0
+    item: Any = None
+    index: int | None = None
+    looping: bool = False
+    layers: tuple[Mapping[str, Any], ...] = ()
+
+    def inside(self, more: Mapping[str, Any]) -> Place:
+        """The same place with one more layer of vars."""
+        return self._replace(layers=(*self.layers, more)) if more else self
+
+
+class Decision(NamedTuple):
+    """What a condition said."""
+
+    run: bool
+    skip: bool = False
+    problem: str = ""
+
+
+def scope(runtime: Runtime, place: Place) -> dict[str, Any]:
+    """All names that an expression may use at this place."""
+    state = runtime.state
+    declared = {node.id: runtime.table[node.type].RESULTS for node in runtime.nodes.values()}
+    names: dict[str, Any] = {
+        "steps": steps_scope(state, declared),
+        "secrets": runtime.secrets,
+        "item": place.item,
+        "index": place.index,
+        "host": _host(place.target, place.host_index),
+        "hosts": {role: [_host(target, index) for index, target in enumerate(targets)] for role, targets in runtime.playbook.hosts.items()},
+        "run": {
+            "id": runtime.options.run,
+            "dir": runtime.options.dir,
+            "verdict": state.main.verdict if state.main else None,
+            "failed_step": state.main.failed_step if state.main else None,
+        },
+        "__env__": runtime.environ,
+    }
+    layers = (runtime.playbook.vars, place.target.vars, *place.layers, state.vars_set, runtime.options.overrides)
+    names["vars"] = Vars({key: value for layer in layers for key, value in layer.items()}, names)
+    return names
+
+
+def _host(target: Target, index: int) -> dict[str, Any]:
+    return {"name": target.target, "address": target.target.rpartition("@")[2], "index": index}
+
+
+class Vars(Mapping[str, Any]):
+    """Variables that may use variables: each is templated when it is first asked for. Cycles were found by the static checks."""
+
+    def __init__(self, raw: Mapping[str, Any], names: Mapping[str, Any]) -> None:
+        self._raw = raw
+        self._names = names
+        self._done: dict[str, Any] = {}
+        self._open: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._done:
+            raw = self._raw[name]
+            if name in self._open:
+                return Unknown(f"vars.{name} needs itself")
+            self._open.add(name)
+            answer = template(raw, {**self._names, "vars": self})
+            self._open.discard(name)
+            self._done[name] = Unknown(f"vars.{name}: {_problem(answer)}") if answer.problems else answer.value
+        return self._done[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._raw)
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+
+def evaluate(runtime: Runtime, source: str, place: Place) -> Evaluation:
+    """Evaluate a bare expression."""
+    parsed = parse(source)
+    if isinstance(parsed, ParseProblem):  # the static checks have parsed it: only text built at run time gets here
+        return Evaluation(value=None, unknown=None, problem=parsed.summary, parts=())
+    return evaluate_parsed(parsed, scope(runtime, place))
+
+
+def decide(runtime: Runtime, condition: str | None, place: Place) -> Decision:
+    """A `when` or an `until`: run, skip, or neither because it cannot be known."""
+    if condition is None:
+        return Decision(True)
+    answer = evaluate(runtime, condition, place)
+    if answer.unknown is not None:
+        return Decision(False, problem=f"`{condition}` cannot be decided: {answer.unknown.reason}")
+    if answer.problem is not None:
+        return Decision(False, problem=f"`{condition}`: {answer.problem}")
+    if not isinstance(answer.value, bool):
+        return Decision(False, problem=f"`{condition}` gives {answer.value!r}, not true or false")
+    return Decision(answer.value, skip=not answer.value)
+
+
+def targets(runtime: Runtime, node: StepNode) -> list[Target]:
+    """The targets of a step; one nameless target for a step that only computes."""
+    if not runtime.table[node.type].NEEDS_HOST:
+        return [NO_TARGET]
+    wanted = node.common.host
+    roles = list(runtime.playbook.hosts)
+    if wanted is not None and wanted != "all":
+        roles = [wanted] if isinstance(wanted, str) else list(wanted)
+    found = {target.target: target for role in roles for target in runtime.playbook.hosts[role]}
+    return list(found.values())
+
+
+def seconds(runtime: Runtime, timeout: str | None, place: Place) -> float | None:
+    """A `timeout` in seconds, or None when there is none. A bad one that only shows at run time counts as none given."""
+    if timeout is None:
+        return None
+    try:
+        return float(Duration.parse(template(timeout, scope(runtime, place)).value))
+    except UnitError:
+        return None
+
+
+def items(runtime: Runtime, node: StepNode, place: Place) -> list[Any] | str | None:
+    """The list of a `loop`, None when there is no loop, or a sentence when it cannot be known."""
+    if node.common.loop is None:
+        return None
+    answer = template(node.common.loop, scope(runtime, place))
+    if answer.problems:
+        return f"loop: {_problem(answer)}"
+    return answer.value if isinstance(answer.value, list) else f"loop: needs a list, not {answer.value!r}"
+
+
+def retry(runtime: Runtime, node: StepNode, place: Place) -> Retry | None:
+    """The step's retry."""
+    raw = node.common.retry
+    if raw is None:
+        return None
+    until = raw.get("until")
+    answer = template({key: value for key, value in raw.items() if key != "until"}, scope(runtime, place))
+    return msgspec.convert({**answer.value, "until": until}, Retry, dec_hook=lambda kind, value: kind.parse(value))
+
+
+def build(runtime: Runtime, node: StepNode, place: Place) -> Step | StepResult:
+    """The step with its expressions filled in, or the result that ends it when they cannot be."""
+    names = scope(runtime, place)
+    answer = fill(runtime.table[node.type], node.body, names)
+    if answer.problems:
+        unknown = any(problem.unknown for problem in answer.problems)
+        return StepResult(verdict="undecided" if unknown else "failed", reason=_problem(answer))
+    try:
+        return to_step(runtime.table[node.type], answer.value)
+    except StepProblem as problem:
+        return StepResult(verdict="failed", reason=f"after its expressions were filled in: {problem}")
+
+
+def template_body(runtime: Runtime, node: StepNode, place: Place) -> dict[str, Any]:
+    """A step's body with its expressions filled in as far as they are known now."""
+    return dict(fill(runtime.table[node.type], node.body, scope(runtime, place.inside(node.common.vars))).value)
+
+
+def fill(step: type[Step], body: dict[str, Any], names: Mapping[str, Any]) -> Templated:
+    """Template each text of a body by its kind: shell text is quoted, expressions and the server's Python stay as they are."""
+    if step.FREE:
+        return template(body, names)
+    value: Any = body
+    problems: list[Any] = []
+    for leaf in _shape(step, body).leaves:
+        kind = leaf.extra.get("kind", "")
+        if kind in UNTEMPLATED or "${{" not in leaf.text:
+            continue
+        answer = render_shell(leaf.text, names) if kind == "shell" else template(leaf.text, names)
+        problems += [problem_at(problem, leaf.path) for problem in answer.problems]
+        value = _replaced(value, leaf.path, answer.value)
+    return Templated(value=value, problems=tuple(problems))
+
+
+def problem_at(problem: Any, path: tuple[Any, ...]) -> Any:
+    """A template problem of one text, placed in the whole body."""
+    return problem._replace(path=path) if hasattr(problem, "_replace") else problem
+
+
+def _shape(step: type[Step], body: dict[str, Any]) -> Shape:
+    return Shape().visit(_type(step), body)
+
+
+@functools.cache
+def _type(step: type[Step]) -> Any:
+    return msgspec.inspect.type_info(step)
+
+
+def _replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """A copy of nested data with one place changed."""
+    if not path:
+        return new
+    copy: Any = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = _replaced(copy[path[0]], path[1:], new)
+    return copy
+
+
+def _problem(answer: Templated) -> str:
+    first = answer.problems[0]
+    return f"`${{{{ {first.source} }}}}`: {first.text}"

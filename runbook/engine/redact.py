@@ -1,0 +1,94 @@
+"""The mask: secrets leave every text before it is written, in the forms in which programs repeat them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+SHORTEST = 6
+"""A shorter value would blank ordinary text; it is refused before the run starts."""
+
+SECRET_NAME = re.compile(r"(?i)(?:^|[_\-.])(token|secret|password|passwd|api_?key|private_?key|credential)s?$|_key$|^key$")
+"""Names of `-e` values that count as secrets."""
+
+
+def looks_secret(name: str) -> bool:
+    """Whether a variable of this name is masked without being declared. `num_draft_tokens` is not: it counts."""
+    return SECRET_NAME.search(name) is not None
+
+
+def forms(value: str) -> set[str]:
+    """The value as shells, URLs, JSON and base64 repeat it; several lines count one by one as well."""
+    found = {value}
+    for piece in [value, *value.splitlines()]:
+        if len(piece) < SHORTEST:
+            continue
+        found |= {piece, quote(piece, safe=""), json.dumps(piece)[1:-1], json.dumps(piece, ensure_ascii=False)[1:-1], shlex.quote(piece)}
+        found |= _base64_forms(piece.encode())
+    return {form for form in found if len(form) >= SHORTEST}
+
+
+def _base64_forms(data: bytes) -> set[str]:
+    """Base64 of the value at each of the three alignments, cut to the characters that depend on it alone."""
+    found = set()
+    for lead in range(3):
+        text = base64.b64encode(b"\0" * lead + data).decode()
+        skip = (lead * 8 + 5) // 6
+        whole = (lead + len(data)) * 8 // 6
+        found.add(text[skip:whole])
+    return {form for form in found if len(form) >= 8} | {base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode()}
+
+
+class Mask:
+    """Replaces secrets by `***NAME***` in text, bytes and plain data. Idempotent."""
+
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        pairs = sorted(((form, name) for name, value in secrets.items() for form in forms(value)), key=lambda pair: -len(pair[0]))
+        self._names = dict(reversed(pairs))
+        self._longest = max((len(form.encode()) for form, _ in pairs), default=0)
+        self._text = re.compile("|".join(re.escape(form) for form, _ in pairs)) if pairs else None
+        self._bytes = re.compile(b"|".join(re.escape(form.encode()) for form, _ in pairs)) if pairs else None
+        self.count = 0
+
+    @property
+    def overlap(self) -> int:
+        """Bytes to hold back from a chunk so that no secret is cut in two."""
+        return max(0, self._longest - 1)
+
+    def text(self, value: str) -> str:
+        """The text without secrets."""
+        if self._text is None:
+            return value
+        masked, count = self._text.subn(lambda found: f"***{self._names[found[0]]}***", value)
+        self.count += count
+        return masked
+
+    def bytes(self, value: bytes) -> bytes:
+        """The bytes without secrets."""
+        if self._bytes is None:
+            return value
+        masked, count = self._bytes.subn(lambda found: f"***{self._names[found[0].decode()]}***".encode(), value)
+        self.count += count
+        return masked
+
+    def value(self, value: Any) -> Any:
+        """Plain data without secrets, keys included."""
+        if self._text is None:
+            return value
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.value(key): self.value(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.value(item) for item in value]
+        return value
+
+
+def too_short(secrets: Mapping[str, str]) -> Iterable[str]:
+    """Names of secrets that are too short to be masked without blanking ordinary text."""
+    return [name for name, value in secrets.items() if len(value) < SHORTEST]

@@ -1,0 +1,176 @@
+"""What a run shares between its steps: journal, state, connections, names, and whether it was interrupted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from runbook.engine.journal import Journal
+from runbook.engine.state import RunState
+from runbook.hosts.base import CancelToken, Host, HostError, Mark
+from runbook.model.clock import Clock
+from runbook.model.event import ActionEnded, ActionStarted, Event, Found, HostConnected
+from runbook.model.playbook import BlockNode, Node, Playbook, StepNode, Target
+from runbook.model.profile import Profile
+from runbook.model.verdict import Finding
+from runbook.steps.base import RunInfo, Step
+
+Connect = Callable[[Target, CancelToken], Host]
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run was asked for: plain data, so that a run can be started in a process of its own."""
+
+    run: str
+    dir: str
+    overrides: dict[str, Any] = {}
+    check: bool = False
+    no_suspend: bool = False
+    argv: list[str] = []
+
+
+class Runtime:
+    """One run in progress. Thread safe where steps of several hosts meet: journal, connections."""
+
+    def __init__(
+        self,
+        *,
+        playbook: Playbook,
+        options: Options,
+        journal: Journal,
+        table: Mapping[str, type[Step]],
+        profile: Callable[[str], Profile],
+        connect: Connect,
+        secrets: Mapping[str, str],
+        environ: Mapping[str, str],
+        clock: Clock,
+    ) -> None:
+        self.playbook = playbook
+        self.options = options
+        self.journal = journal
+        self.table = table
+        self.profile = profile
+        self.secrets = secrets
+        self.environ = environ
+        self.clock = clock
+        self.state = RunState()
+        self.cancel = CancelToken()
+        self.info = RunInfo(id=options.run, dir=options.dir, suspend_for_s=float(playbook.suspend_for))
+        self.nodes = {node.id: node for node in walk((*playbook.steps, *playbook.always))}
+        self._connect = connect
+        self._hosts: dict[str, Host] = {}
+        self._locks: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+        self._logs: dict[str, set[str]] = {}
+        self._actions = 0
+        journal.follow(self.state.apply)
+
+    def emit(self, event: Event) -> None:
+        """Write an event; the state follows."""
+        self.journal.append(event)
+
+    def find(self, code: str, text: str, step: str | None = None) -> None:
+        """Record a finding."""
+        self.emit(Found(finding=Finding(code=code, text=text, step=step)))
+
+    # hosts -------------------------------------------------------------------------------------------------------
+
+    def targets(self, role: str) -> tuple[Target, ...]:
+        """The targets of a role."""
+        return self.playbook.hosts[role]
+
+    def target(self, name: str) -> Target:
+        """A target by the name that events use."""
+        return next(target for targets in self.playbook.hosts.values() for target in targets if target.target == name)
+
+    def host(self, name: str) -> Host:
+        """The connection to a target, opened at its first use. Raises Unreachable."""
+        with self._lock:
+            lock = self._locks.setdefault(name, threading.Lock())
+        with lock:
+            if name not in self._hosts:
+                began = self.clock.monotonic()
+                host = self._connect(self.target(name), self.cancel)
+                host.cancel = self.cancel
+                self._hosts[name] = host
+                took = self.clock.monotonic() - began
+                self.emit(HostConnected(host=name, address=host.address, facts=msgspec.to_builtins(host.facts), seconds=took))
+            return self._hosts[name]
+
+    def connected(self) -> dict[str, Host]:
+        """The hosts that were used so far."""
+        return dict(self._hosts)
+
+    def fresh_cancel(self) -> None:
+        """A new token, so that cleanup can talk to the hosts after an interrupt."""
+        self.cancel = CancelToken()
+        for host in self._hosts.values():
+            host.cancel = self.cancel
+
+    def close(self) -> None:
+        """Close all connections."""
+        for host in self._hosts.values():
+            host.close()
+
+    # logs --------------------------------------------------------------------------------------------------------
+
+    def watch_log(self, name: str, path: str) -> None:
+        """Note this log at the start of each step on that host from now on."""
+        self._logs.setdefault(name, set()).add(path)
+
+    def marks(self, name: str) -> dict[str, Mark]:
+        """Where the known logs of a host stand now; empty when there are none or the host does not answer."""
+        paths = self._logs.get(name)
+        if not paths or name not in self._hosts:
+            return {}
+        try:
+            return self._hosts[name].marks(sorted(paths))
+        except HostError:
+            return {}  # the step itself is about to meet the same host and reports it
+
+    # actions -----------------------------------------------------------------------------------------------------
+
+    def action(self, step: str, host: str, name: str, detail: dict[str, Any]) -> Action:
+        """One act on a host, as a context manager."""
+        with self._lock:
+            self._actions += 1
+            number = self._actions
+        return Action(self, f"a{number}", step, host, name, detail)
+
+
+class Action:
+    """Emits started, then exactly one end: ok with what `done(…)` added, or failed with the error's sentence."""
+
+    def __init__(self, runtime: Runtime, id: str, step: str, host: str, name: str, detail: dict[str, Any]) -> None:
+        self._runtime = runtime
+        self._common: dict[str, Any] = {"id": id, "step": step, "host": host, "action": name}
+        self._detail = detail
+        self._done: dict[str, Any] = {}
+
+    def __enter__(self) -> Callable[..., None]:
+        self._runtime.emit(ActionStarted(**self._common, detail=self._detail))
+        return lambda **detail: self._done.update(detail)
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: object) -> None:
+        ok = problem is None
+        self._runtime.emit(ActionEnded(**self._common, ok=ok, detail=self._done, error="" if ok else str(problem) or type(problem).__name__))
+
+
+def walk(nodes: tuple[Node, ...]) -> list[StepNode]:
+    """All steps of these nodes in file order, those of blocks included."""
+    found: list[StepNode] = []
+    for node in nodes:
+        if isinstance(node, BlockNode):
+            found += walk((*node.steps, *node.rescue, *node.always))
+        else:
+            found.append(node)
+    return found
+
+
+def run_folder(options: Options) -> Path:
+    """The run's folder on the controller."""
+    return Path(options.dir)

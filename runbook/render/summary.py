@@ -1,0 +1,104 @@
+"""The JSON object of `run --json` and `show --json`: public keys, bounded texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from runbook.model.event import AnyEvent, StepEnded
+from runbook.render.story import Story, tell
+
+TEXT_CAP = 2048
+OBJECT_CAP = 32 * 1024
+RESULT_HINT = "in events.jsonl"
+
+
+def summary(events: Iterable[AnyEvent], folder: str, files: dict[str, str | None]) -> dict[str, Any]:
+    """The object for a run. `files` maps markdown and html to their paths, null where there is none."""
+    story = tell(events)
+    closing = story.closing
+    header = story.header
+    answer: dict[str, Any] = {
+        "run": header.run if header else None,
+        "playbook": header.playbook if header else None,
+        "state": story.state,
+        "verdict": closing.verdict if closing else None,
+        "kind": closing.kind if closing else None,
+        "exit_code": closing.exit_code if closing else None,
+        "reason": closing.reason if closing else "",
+        "steps": [_step(step.end) for step in story.steps if step.end is not None],
+        "findings": [msgspec.to_builtins(finding) for finding in story.findings],
+        "cleanup": {"status": story.ended.cleanup if story.ended else "none"},
+        "left_behind": closing.left_behind if closing else [],
+        "next": closing.next if closing else [],
+        "transcript": {"dir": folder, "events": f"{folder}/events.jsonl", "markdown": files.get("markdown"), "html": files.get("html")},
+    }
+    deciding = story.deciding()
+    if deciding and deciding.end and deciding.end.diagnosis:
+        answer["diagnosis"] = msgspec.to_builtins(deciding.end.diagnosis)
+    if story.suspended and not story.ended:
+        answer["expires"] = story.suspended.expires
+    return bounded(cut(answer))
+
+
+def _step(end: StepEnded) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "id": end.step,
+        "type": end.type,
+        "host": end.host,
+        "status": end.status,
+        "verdict": end.verdict,
+        "seconds": round(end.seconds, 3),
+    }
+    optional = {"kind": end.kind, "reason": end.reason, "item": end.item, "ignored": end.ignored or None}
+    row.update({key: value for key, value in optional.items() if value not in (None, "")})
+    if end.attempt > 1:
+        row["attempt"] = end.attempt
+    if end.part != "main":
+        row["part"] = end.part
+    return row
+
+
+def cut(value: Any) -> Any:
+    """The same data with each text at most 2 KB; a cut one says where the whole is."""
+    if isinstance(value, str):
+        data = value.encode()
+        return value if len(data) <= TEXT_CAP else data[: TEXT_CAP - 40].decode("utf-8", "ignore") + f" … [cut, whole {RESULT_HINT}]"
+    if isinstance(value, dict):
+        return {key: cut(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [cut(item) for item in value]
+    return value
+
+
+def bounded(answer: dict[str, Any]) -> dict[str, Any]:
+    """At most 32 KB: passed steps go first, then findings, then evidence; `cut` names what went and its file."""
+    gone: list[str] = []
+    order = (
+        ("steps that passed", lambda a: a.update(steps=[s for s in a["steps"] if s["verdict"] != "passed"])),
+        ("findings", lambda a: a.update(findings=a["findings"][:5])),
+        ("diagnosis.evidence", lambda a: a.get("diagnosis", {}).update(evidence=a.get("diagnosis", {}).get("evidence", [])[:5])),
+        ("steps", lambda a: a.update(steps=a["steps"][-5:])),
+        ("left_behind", lambda a: a.update(left_behind=a["left_behind"][:10])),
+    )
+    for name, drop in order:
+        if len(msgspec.json.encode(answer)) <= OBJECT_CAP - 512:
+            break
+        drop(answer)
+        gone.append(f"{name} ({RESULT_HINT})")
+    if gone:
+        answer["cut"] = gone
+    return answer
+
+
+def running(story: Story) -> dict[str, Any]:
+    """Where a run in progress stands: its step, phase and what moved last."""
+    step = next(iter(story.running()), None)
+    moved = step.moved if step else None
+    return {
+        "step": step.start.step if step and step.start else None,
+        "phase": moved.phase if moved else None,
+        "moved": moved.text if moved else "",
+    }

@@ -1,0 +1,99 @@
+"""The live terminal: finished steps scroll by, the running ones stay at the bottom with phase, time box and what moves."""
+
+from __future__ import annotations
+
+from typing import IO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from runbook.model.event import AnyEvent, Interrupted, RunEnded, RunSuspended, StepEnded, StepStarted
+from runbook.model.units import format_duration
+from runbook.render.lines import Lines, closing_lines
+from runbook.render.story import StepStory
+
+STYLES = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "unknown": ("?", "bold yellow"), "skipped": ("–", "dim")}
+
+
+class Terminal:
+    """Follows a run on a terminal. `refresh` redraws with the time that the caller's clock gives."""
+
+    def __init__(self, stream: IO[str], *, colour: bool = True, record: bool = False) -> None:
+        self.console = Console(file=stream, no_color=not colour, record=record, highlight=False)
+        self._lines = Lines()
+        self._live = Live(Text(""), console=self.console, auto_refresh=False, transient=True)
+
+    def start(self) -> None:
+        """Take the bottom of the screen."""
+        self._live.start()
+
+    def stop(self) -> None:
+        """Give the screen back."""
+        self._live.stop()
+
+    def follow(self, event: AnyEvent) -> None:
+        """Print what is finished."""
+        plain = self._lines.lines(event)
+        match event:
+            case StepStarted():
+                return
+            case StepEnded():
+                self.console.print(ended_line(event))
+            case RunEnded() | RunSuspended():
+                self.stop()
+                self.console.print(closing(event))
+            case Interrupted():
+                self.console.print(Text("\n".join(plain), style="bold yellow"))
+            case _:
+                for line in plain:
+                    self.console.print(Text(line, style="dim"))
+
+    def refresh(self, now: float) -> None:
+        """Redraw the running steps. `now` is unix seconds."""
+        rows = [running_line(step, now) for step in self._lines.story.running()]
+        self._live.update(Group(*rows), refresh=True)
+
+
+def ended_line(event: StepEnded) -> RenderableType:
+    """Mark, step, time, reason."""
+    mark, style = STYLES[event.status]
+    table = Table.grid(padding=(0, 1))
+    for width in (1, 18, 7):
+        table.add_column(min_width=width, no_wrap=True)
+    table.add_column(ratio=1, overflow="fold")
+    verdict = f"{event.verdict}{'/' + event.kind if event.kind else ''}: " if event.verdict not in (None, "passed") else ""
+    table.add_row(
+        Text(mark, style),
+        Text(event.step, "bold" if event.status != "passed" else ""),
+        Text(format_duration(event.seconds), "dim"),
+        Text.assemble((verdict, style), event.reason),
+    )
+    return table
+
+
+def running_line(step: StepStory, now: float) -> RenderableType:
+    """Spinner, step, phase, elapsed of box, what moved last."""
+    start = step.start
+    if start is None:
+        return Text("")
+    box = f" of {format_duration(start.box_s)}" if start.box_s is not None and start.box_s != float("inf") else ""
+    moved = step.moved
+    phase = f" {moved.phase}" if moved and moved.phase else ""
+    text = Text.assemble(
+        (f"{start.step}", "bold"),
+        f"  {start.name}" if start.name else "",
+        (phase, "cyan"),
+        (f"  {format_duration(now - start.t)}{box}", "dim"),
+        (f"  {moved.text}" if moved and moved.text else "", "cyan"),
+    )
+    return Spinner("dots", text)
+
+
+def closing(event: RunEnded | RunSuspended) -> RenderableType:
+    """The verdict in colour, then the rest as in plain lines."""
+    style = "bold green" if event.verdict == "passed" else "bold red" if event.exit_code in (1, 3, 5, 7, 8, 70) else "bold yellow"
+    lines = [line for line in closing_lines(event) if line]
+    return Group(Text(""), Text(lines[0], style), *(Text(line) for line in lines[1:]))

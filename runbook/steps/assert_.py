@@ -1,0 +1,76 @@
+"""assert: claims about what was seen, each with the value of its parts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Union
+
+import msgspec
+from msgspec import Meta
+
+from runbook.model.fields import Expression
+from runbook.steps.base import Step, StepContext, StepResult
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One expression that must be true, and why that matters."""
+
+    that: Annotated[Expression, Meta(description="a bare expression that must give true")]
+    because: Annotated[str, Meta(description="why it must hold; printed when it does not")] = ""
+
+
+class Assert(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Check expressions over what the run has seen.
+
+    All are evaluated. A false one fails and shows the value of each of its parts; an operand that nobody could see makes it
+    undecided, not false.
+    """
+
+    TYPE: ClassVar[str] = "assert"
+    SHORTHAND: ClassVar[str | None] = "that"
+    NEEDS_HOST: ClassVar[bool] = False
+    RESULTS: ClassVar[dict[str, str]] = {"claims": "that, because, outcome (true, false, unknown), parts and note of each"}
+    EXAMPLE: ClassVar[str] = "assert:\n  - that: steps.chat.status == 'passed'\n    because: the server must answer"
+
+    that: Annotated[Union[Expression, Claim, list[Union[Expression, Claim]]], Meta(description="an expression, `{that, because}`, or a list of them")]
+
+    def claims(self) -> list[Claim]:
+        """All claims in one form."""
+        items = self.that if isinstance(self.that, list) else [self.that]
+        return [item if isinstance(item, Claim) else Claim(that=item) for item in items]
+
+    def plan(self) -> list[str]:
+        """One line a claim."""
+        return [f"check that {' '.join(claim.that.split())}" for claim in self.claims()]
+
+    def run(self, ctx: StepContext) -> StepResult:
+        """Evaluate every claim; the first false one gives the reason."""
+        rows = [_judge(ctx, claim) for claim in self.claims()]
+        bad = [row for row in rows if row["outcome"] == "false"]
+        open_ = [row for row in rows if row["outcome"] == "unknown"]
+        fields = {"claims": rows}
+        if bad:
+            return StepResult(verdict="failed", reason=_sentence(bad), fields=fields)
+        if open_:
+            return StepResult(verdict="undecided", reason=_sentence(open_), fields=fields)
+        return StepResult(verdict="passed", reason=f"{len(rows)} of {len(rows)} hold", fields=fields)
+
+
+def _judge(ctx: StepContext, claim: Claim) -> dict[str, Any]:
+    answer = ctx.evaluate(claim.that)
+    row: dict[str, Any] = {"that": " ".join(claim.that.split()), "because": claim.because, "note": ""}
+    row["parts"] = [{"source": part.source, "value": part.value_text} for part in answer.parts]
+    if answer.problem is not None:
+        return {**row, "outcome": "false", "note": answer.problem}
+    if answer.unknown is not None:
+        return {**row, "outcome": "unknown", "note": answer.unknown.reason}
+    if not isinstance(answer.value, bool):
+        return {**row, "outcome": "false", "note": f"gives {answer.value!r}, not true or false: compare it with something"}
+    return {**row, "outcome": "true" if answer.value else "false"}
+
+
+def _sentence(rows: list[dict[str, Any]]) -> str:
+    row = rows[0]
+    why = row["note"] or ", ".join(f"{part['source']} = {part['value']}" for part in row["parts"][:6])
+    more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+    word = "does not hold" if row["outcome"] == "false" else "cannot be decided"
+    return f"`{row['that']}` {word}: {why}{more}"

@@ -1,0 +1,244 @@
+"""kill: end processes that were looked up first, named by (pid, start time), and prove that they are gone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Union
+
+import msgspec
+from msgspec import Meta
+
+from runbook.hosts.base import Host, KillReport, Process, ProcessId
+from runbook.model.fields import ProfileName, Regex, StepRef
+from runbook.model.units import Rung
+from runbook.steps.base import Step, StepContext, StepResult
+
+ONLY_MENTION = frozenset(
+    "vi vim nvim nano emacs less more most man cat head tail grep egrep rg ag sed awk gawk mawk find xargs watch tee bash sh dash zsh fish tcsh ksh"
+    " ssh sshd scp rsync tmux screen git journalctl strace gdb py-spy top htop ps pgrep pkill sudo su".split()
+)
+"""Programs whose argv may mention a server without being one."""
+PASSES = 3
+"""Looks after the first ladder: a server may fork while it is being ended."""
+
+
+class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All keys of one match must hold."""
+
+    profile: Annotated[ProfileName | None, Meta(description="processes of this engine: its main process and its renamed workers")] = None
+    cmdline: Annotated[Regex | None, Meta(description="searched in argv joined by blanks")] = None
+    title: Annotated[Regex | None, Meta(description="searched in comm and in the rewritten title")] = None
+    port: Annotated[int | None, Meta(description="listens on this TCP port")] = None
+    gpu: Annotated[Union[int, Literal["any"], None], Meta(description="holds this GPU, or any of the host's")] = None
+    cwd: Annotated[str | None, Meta(description="has this working directory")] = None
+    user: Annotated[str | None, Meta(description="belongs to this user")] = None
+
+
+class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """End processes and prove that they are gone.
+
+    Looks first, widens to the tree, session and run of what it found, leaves alone what is protected (our own ancestry, pid 1,
+    sshd, other users', other live runs'), then climbs the ladder. After the first look only (pid, start time) counts.
+    """
+
+    TYPE: ClassVar[str] = "kill"
+    TIMEOUT: ClassVar[str] = "1m"
+    RESULTS: ClassVar[dict[str, str]] = {
+        "targets": "pid, start, user, title, rss of each process that was to end",
+        "gone": "those that are gone",
+        "left": "those that are not, and why: D state, not permitted, alive",
+        "protected": "matches that were left alone, and why",
+    }
+    EXAMPLE: ClassVar[str] = "kill: {match: {profile: sglang}, ladder: [TERM 15s, KILL 10s]}"
+
+    match: Annotated[Union[Match, list[Match], None], Meta(description="what to look for: a mapping (all keys hold) or a list of mappings (any)")] = None
+    step: Annotated[StepRef | None, Meta(description="the launch step whose process to end")] = None
+    pid: Annotated[int | None, Meta(description="one process by pid")] = None
+    ladder: Annotated[list[Rung], Meta(description="signals and how long each may take")] = [Rung("TERM 15s"), Rung("KILL 10s")]
+    tree: Annotated[bool, Meta(description="also the descendants, the session that it leads and its run")] = True
+    expect: Annotated[Literal["any", "some", "none"], Meta(description="some: nothing matched is a failure; none: a match is one")] = "any"
+    allow_users: Annotated[list[str], Meta(description="users whose processes may be ended besides our own")] = []
+
+    def problems(self) -> list[tuple[str, str, str]]:
+        """Exactly one way to say what to end, and no match that matches everything."""
+        found = []
+        if sum(value is not None for value in (self.match, self.step, self.pid)) != 1:
+            found.append(("", "`kill` needs exactly one of `match`, `step`, `pid`", "write for example `match: {profile: sglang}`"))
+        for index, match in enumerate(self.matches()):
+            if match == Match():
+                path = f"match.{index}" if isinstance(self.match, list) else "match"
+                found.append((path, "an empty match would match every process", "name a profile, cmdline, title, port, gpu, cwd or user"))
+        return found
+
+    def matches(self) -> list[Match]:
+        """The match as a list."""
+        if self.match is None:
+            return []
+        return self.match if isinstance(self.match, list) else [self.match]
+
+    def plan(self) -> list[str]:
+        """One line for what would be ended."""
+        named = f"the process of `{self.step}`" if self.step else f"pid {self.pid}" if self.pid else f"processes that match {self._words()}"
+        return [f"end {named} by {', then '.join(self.ladder)}; prove that they are gone"]
+
+    def _words(self) -> str:
+        parts = []
+        for match in self.matches():
+            keys = {key: value for key, value in msgspec.structs.asdict(match).items() if value is not None}
+            parts.append(" and ".join(f"{key} {value}" for key, value in keys.items()))
+        return ", or ".join(parts)
+
+    def run(self, ctx: StepContext) -> StepResult:
+        """Look, choose, end, prove."""
+        host = ctx.host
+        table = host.processes(ctx.run.id)
+        if self.step is not None and ctx.launched(self.step) is None:
+            return StepResult(verdict="passed", reason=f"`{self.step}` never started a process here", fields=_fields((), KillReport(), ()))
+        seeds = self._seeds(ctx, host, table)
+        chosen = widen(seeds, table, self._run(ctx)) if self.tree else seeds
+        targets, protected = split(chosen, self.allow_users)
+        refusal = self._refusal(seeds, protected)
+        if refusal:
+            return StepResult(verdict="refused", reason=refusal, fields=_fields(targets, KillReport(), protected))
+        if ctx.check_mode:
+            return StepResult(verdict="passed", reason=f"would end {len(targets)} processes", fields=_fields(targets, KillReport(), protected))
+        with ctx.action("kill", targets=[_row(process) for process in targets], ladder=[str(rung) for rung in self.ladder]) as done:
+            targets, report = end(host, targets, self.ladder, ctx.run.id, self._run(ctx))
+            done(gone=len(report.gone), left=list(report.left))
+        if self.step is not None and not report.left:
+            ctx.settle(f"launch:{self.step}:{host.name}", "stopped")
+        return self._result(targets, report, protected)
+
+    def _result(self, targets: Sequence[Process], report: KillReport, protected: Sequence[Process]) -> StepResult:
+        fields = _fields(targets, report, protected)
+        if report.left:
+            names = ", ".join(f"{row['pid']} ({row.get('why', 'alive')})" for row in report.left)
+            return StepResult(verdict="failed", reason=f"still there after the ladder: {names}", fields=fields)
+        if self.expect == "some" and not targets:
+            return StepResult(verdict="failed", reason="nothing matched, and `expect: some` asks for a match", fields=fields)
+        if self.expect == "none" and targets:
+            return StepResult(verdict="failed", reason=f"{len(targets)} processes matched, and `expect: none` asks for none", fields=fields)
+        spared = f", {len(protected)} protected and left alone" if protected else ""
+        return StepResult(verdict="passed", reason=f"{len(report.gone)} processes ended{spared}" if targets else f"nothing to end{spared}", fields=fields)
+
+    def _run(self, ctx: StepContext) -> str:
+        return ctx.run.id if self.step is not None else ""
+
+    def _seeds(self, ctx: StepContext, host: Host, table: Sequence[Process]) -> list[Process]:
+        if self.pid is not None:
+            return [process for process in table if process.pid == self.pid]
+        if self.step is not None:
+            launched = ctx.launched(self.step)
+            assert launched is not None
+            return launch_processes(table, launched.state.pid, launched.state.start, launched.state.sid)
+        found = {process.id: process for match in self.matches() for process in self._matching(ctx, host, match, table)}
+        return list(found.values())
+
+    def _matching(self, ctx: StepContext, host: Host, match: Match, table: Sequence[Process]) -> Iterable[Process]:
+        found: Iterable[Process] = table
+        if match.profile is not None:
+            patterns = ctx.profile(match.profile).processes
+            main, workers = patterns.main, patterns.workers
+            found = [p for p in found if (main and is_server(p) and re.search(main, " ".join(p.argv))) or (workers and has_title(p, workers))]
+        if match.cmdline is not None:
+            found = [p for p in found if is_server(p) and re.search(match.cmdline, " ".join(p.argv))]
+        if match.title is not None:
+            found = [p for p in found if is_server(p) and has_title(p, match.title)]
+        if match.cwd is not None:
+            found = [p for p in found if p.cwd == match.cwd]
+        if match.user is not None:
+            found = [p for p in found if p.user == match.user]
+        if match.port is not None:
+            owners = {(row.pid, row.start) for row in host.listeners(match.port)}
+            found = [p for p in found if (p.pid, p.start) in owners]
+        if match.gpu is not None:
+            holders = gpu_holders(host, match.gpu, table)
+            found = [p for p in found if p.pid in holders]
+        return found
+
+    def _refusal(self, seeds: Sequence[Process], protected: Sequence[Process]) -> str:
+        """A target that the author named exactly and that must be left alone: nothing is signalled at all."""
+        exact = self.pid is not None or self.step is not None or any(m.port is not None or isinstance(m.gpu, int) for m in self.matches())
+        if not exact:
+            return ""
+        ids = {process.id for process in seeds}
+        named = [f"{p.pid} ({p.title}, user {p.user}): {p.protected}" for p in protected if p.id in ids]
+        return "named exactly but protected: " + "; ".join(named) + "; nothing was signalled" if named else ""
+
+
+def is_server(process: Process) -> bool:
+    """Whether a mention of the text in argv can mean that this is the server: not for editors, pagers, greps or shells."""
+    program = process.argv[0].rsplit("/", 1)[-1].lstrip("-") if process.argv else process.comm
+    return program not in ONLY_MENTION and process.comm not in ONLY_MENTION
+
+
+def has_title(process: Process, pattern: str) -> bool:
+    """Whether comm or the rewritten title match."""
+    return bool(re.search(pattern, process.title) or re.search(pattern, process.comm))
+
+
+def gpu_holders(host: Host, gpu: int | str, table: Sequence[Process]) -> set[int]:
+    """pids that hold a GPU, by the driver's tool and by open device files."""
+    indices = host.gpu_indices if gpu == "any" else [int(gpu)]
+    by_tool = {holder.pid for row in host.gpus(indices).gpus for holder in row.holders}
+    return by_tool | {p.pid for p in table if p.gpus and (indices is None or set(indices) & set(p.gpus))}
+
+
+def launch_processes(table: Sequence[Process], pid: int, start: int, sid: int) -> list[Process]:
+    """The main process of a launch and its session, whoever of them still lives."""
+    return [p for p in table if (p.pid, p.start) == (pid, start) or (p.sid == sid and p.start >= start)]
+
+
+def widen(seeds: Sequence[Process], table: Sequence[Process], run: str) -> list[Process]:
+    """The seeds with their descendants, the sessions that they lead, and all that carries the marker of our run."""
+    chosen = {p.id for p in seeds}
+    leaders = {p.sid for p in seeds if p.sid == p.pid}
+    grown = True
+    while grown:
+        pids = {p.pid for p in table if p.id in chosen}
+        more = {p.id for p in table if p.ppid in pids or p.sid in leaders or (run and p.run == run)} - chosen
+        chosen |= more
+        grown = bool(more)
+    return [p for p in table if p.id in chosen]
+
+
+def split(chosen: Sequence[Process], allow_users: Sequence[str]) -> tuple[list[Process], list[Process]]:
+    """(to end, protected)."""
+    spared = [p for p in chosen if p.protected and not (p.protected == "other_user" and p.user in allow_users)]
+    ids = {p.id for p in spared}
+    return [p for p in chosen if p.id not in ids], spared
+
+
+def end(host: Host, targets: Sequence[Process], ladder: Sequence[str], run: str, marker: str) -> tuple[list[Process], KillReport]:
+    """Climb the ladder on the targets and on what they forked meanwhile; (all targets, one report of all passes)."""
+    everything = list(targets)
+    gone: list[ProcessId] = []
+    left: list[dict[str, Any]] = []
+    todo = list(targets)
+    for _ in range(PASSES):
+        if not todo:
+            break
+        report = host.kill([p.id for p in todo], ladder)
+        gone += report.gone
+        left += report.left
+        table = host.processes(run)
+        known = {p.id for p in everything}
+        leaders = {p.sid for p in everything if p.sid == p.pid}
+        todo = [p for p in table if p.id not in known and not p.protected and (p.sid in leaders or (marker and p.run == marker))]
+        everything += todo
+    return everything, KillReport(gone=tuple(gone), left=tuple(left))
+
+
+def _row(process: Process) -> dict[str, Any]:
+    return {"pid": process.pid, "start": process.start, "user": process.user, "title": process.title, "rss": process.rss}
+
+
+def _fields(targets: Sequence[Process], report: KillReport, protected: Sequence[Process]) -> dict[str, Any]:
+    rows = {process.id: _row(process) for process in targets}
+    return {
+        "targets": list(rows.values()),
+        "gone": [rows[id] for id in report.gone if id in rows],
+        "left": list(report.left),
+        "protected": [{**_row(process), "why": process.protected} for process in protected],
+    }

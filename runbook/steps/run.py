@@ -1,0 +1,137 @@
+"""run: the escape hatch: a script or a command, in a process group of its own, really ended when its time is over."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, ClassVar, Literal, Union
+
+import msgspec
+from msgspec import Meta
+
+from runbook.hosts.base import Completed, RemoteError
+from runbook.model.fields import ShellText
+from runbook.model.units import format_duration
+from runbook.steps.base import Step, StepContext, StepResult
+
+LAST_LINES = 5
+
+
+class RunExpect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What counts as an answer that was expected."""
+
+    exit: Annotated[list[int], Meta(description="exit codes that pass")] = [0]
+
+
+class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Run a shell script or a command on the host.
+
+    The script goes over stdin with `set -eu` and, where there is bash, `pipefail`. When the time box ends, the ladder runs on its
+    process group and the step says whether it is gone. A background child that keeps the output open is a finding, not a wait.
+    """
+
+    TYPE: ClassVar[str] = "run"
+    SHORTHAND: ClassVar[str | None] = "shell"
+    TIMEOUT: ClassVar[str] = "10m"
+    RESULTS: ClassVar[dict[str, str]] = {
+        "exit": "exit code; null when a signal ended it",
+        "signal": "the signal's name, else null",
+        "stdout": "text, head and tail when long",
+        "stderr": "text, head and tail when long",
+        "out": "stdout as `parse` says: text, lines or json",
+        "left_running": "pids of its group that outlived the ladder",
+    }
+    EXAMPLE: ClassVar[str] = "run: nvidia-smi --query-gpu=memory.used --format=csv,noheader"
+
+    shell: Annotated[ShellText | None, Meta(description="a script; each expression in it becomes one quoted word")] = None
+    argv: Annotated[list[Union[str, int, float]] | None, Meta(description="a command, without a shell")] = None
+    cwd: Annotated[str, Meta(description="working directory")] = ""
+    env: Annotated[dict[str, Union[str, int, float, bool]], Meta(description="variables to add")] = {}
+    stdin: Annotated[str, Meta(description="text for its stdin (argv only)")] = ""
+    sudo: Annotated[bool, Meta(description="run through `sudo -n`: never asks for a password")] = False
+    expect: Annotated[RunExpect, Meta(description="what passes")] = RunExpect()
+    parse: Annotated[Literal["text", "lines", "json"], Meta(description="how `out` reads stdout")] = "text"
+    live: Annotated[bool, Meta(description="show its output while it runs")] = False
+
+    def problems(self) -> list[tuple[str, str, str]]:
+        """Exactly one of shell and argv; stdin only where there is one."""
+        found = []
+        if (self.shell is None) == (self.argv is None):
+            found.append(("", "`run` needs exactly one of `shell` and `argv`", "write `run: SCRIPT` or `run: {argv: [PROGRAM, ARG]}`"))
+        if self.argv is not None and not self.argv:
+            found.append(("argv", "`argv` is empty", "write the program and its arguments"))
+        if self.stdin and self.shell is not None:
+            found.append(("stdin", "`stdin` goes with `argv`: a script arrives over stdin itself", "use a here-document in the script"))
+        return found
+
+    def plan(self) -> list[str]:
+        """One line with the command."""
+        text = " ".join(map(str, self.argv)) if self.argv is not None else (self.shell or "").strip()
+        return [f"run{' as root' if self.sudo else ''}: {text}"]
+
+    def run(self, ctx: StepContext) -> StepResult:
+        """Run it within the box."""
+        if ctx.check_mode:
+            return StepResult(verdict="passed", reason=f"would {self.plan()[0]}")
+        try:
+            done = self._execute(ctx)
+        except RemoteError as problem:
+            return StepResult(verdict="failed", reason=problem.summary + (f"; {problem.hint}" if problem.hint else ""))
+        if done.stdout_held:
+            ctx.find("stdout_held", f"step `{ctx.step}`: a background child keeps its output open; it was not waited for")
+        return self._result(ctx, done)
+
+    def _execute(self, ctx: StepContext) -> Completed:
+        env = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in self.env.items()}
+        show = (lambda stream, data: ctx.progress(data.decode("utf-8", "replace").strip()[-200:])) if self.live else None
+        box = max(0.1, ctx.remaining_s())
+        argv, shell = [str(word) for word in self.argv or ()], self.shell or ""
+        stdin = self.stdin.encode()
+        if self.sudo:
+            argv, shell, stdin = _through_sudo(argv, shell, env, stdin)
+        return ctx.host.run(argv, shell=shell, env=env, cwd=self.cwd, stdin=stdin, timeout_s=box, on_output=show, marker=ctx.run.id)
+
+    def _result(self, ctx: StepContext, done: Completed) -> StepResult:
+        stdout, stderr = _shown(done.stdout, done.stdout_dropped), _shown(done.stderr, done.stderr_dropped)
+        for name, data in (("stdout", done.stdout), ("stderr", done.stderr)):
+            if len(data) > 4096:
+                ctx.evidence(f"{name}.txt", data, f"{name} of `{ctx.step}`")
+        fields: dict[str, Any] = {
+            "exit": done.exit,
+            "signal": done.signal,
+            "stdout": stdout,
+            "stderr": stderr,
+            "left_running": list(done.left_running),
+        }
+        if done.timed_out:
+            fate = f"still running: {', '.join(map(str, done.left_running))}" if done.left_running else "its process group is gone"
+            return StepResult(verdict="failed", reason=f"not done after {format_duration(done.seconds)}; {fate}", fields=fields)
+        if done.exit not in self.expect.exit:
+            ending = f"signal {done.signal}" if done.signal else f"exit {done.exit}"
+            return StepResult(verdict="failed", reason=f"{ending}: {_last(stderr or stdout)}", fields=fields)
+        return self._parsed(fields, stdout)
+
+    def _parsed(self, fields: dict[str, Any], stdout: str) -> StepResult:
+        try:
+            out = json.loads(stdout) if self.parse == "json" else stdout.splitlines() if self.parse == "lines" else stdout
+        except ValueError as problem:
+            return StepResult(verdict="failed", reason=f"stdout is not JSON: {problem}; it begins {stdout[:80]!r}", fields=fields)
+        return StepResult(verdict="passed", reason=_last(stdout), fields={**fields, "out": out})
+
+
+def _through_sudo(argv: list[str], shell: str, env: dict[str, str], stdin: bytes) -> tuple[list[str], str, bytes]:
+    """sudo resets the environment, so the variables travel in its argv; a script goes to bash or sh over stdin."""
+    variables = [f"{key}={value}" for key, value in env.items()]
+    if argv:
+        return ["sudo", "-n", "env", *variables, *argv], "", stdin
+    reader = "if command -v bash >/dev/null; then exec bash -eu -o pipefail -s; else exec sh -eu -s; fi"
+    return ["sudo", "-n", "env", *variables, "sh", "-c", reader], "", shell.encode()
+
+
+def _shown(data: bytes, dropped: int) -> str:
+    text = data.decode("utf-8", "backslashreplace")
+    return f"{text}\n[{dropped} bytes left out of the middle]" if dropped else text
+
+
+def _last(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " | ".join(lines[-LAST_LINES:])[-400:] if lines else "no output"
