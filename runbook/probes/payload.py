@@ -1,0 +1,299 @@
+"""The code that a patched file carries. Its source text is copied into the file, so it must run alone, on Python ≥ 3.8.
+
+`arm(config)` answers one object, `P`. A probe is one expression statement:
+
+    P(0) and P.hit(0, {'hidden': lambda: hidden_states})
+
+`P(0)` is all that a call costs while the bucket is empty. Rules that the code below keeps:
+
+- The server never notices: every Exception ends here. Nothing but Exception is caught, so Ctrl-C and exits pass through.
+- No file stays open and no lock is held while values are read: a forked child starts clean, a closed fd is never reused.
+- A write that could block (a full pipe behind stderr) is not made.
+- Under torch.compile `P(0)` is a constant (`_dynamo_marked_constant`), false, so that the graph is what it was without probes.
+- While a CUDA graph is captured nothing is computed: only plain names are looked at, and of tensors only their shape.
+- Silence can be read: a bucket that is used up says so (`dropped`, `spent`) and until when; graphs are told once (`graph`).
+"""
+
+# ruff: noqa: UP004, UP031  - the source is also read by Python 3.8
+from __future__ import annotations
+
+
+def arm(config, clock=None):
+    import hashlib
+    import json
+    import os
+    import select
+    import sys
+    import threading
+    import time
+
+    clock = clock or time.monotonic
+    modules = sys.modules
+    probes = config["probes"]
+
+    def tracing():  # torch.compile is running this Python to make a graph of it
+        guards = modules.get("torch._guards")
+        return guards is not None and guards.CompileContext.try_get() is not None
+
+    def on_cuda():
+        torch = modules.get("torch")
+        return torch is not None and torch.cuda.is_initialized()
+
+    def capturing():
+        return on_cuda() and modules["torch"].cuda.is_current_stream_capturing()
+
+    def lazily():  # tensors are being recorded, not computed
+        torch = modules.get("torch")
+        return torch is not None and (torch.jit.is_tracing() or torch._C._len_torch_dispatch_stack() > 0)
+
+    def quiet(question):
+        try:
+            return question()
+        except Exception:  # another version of torch, or one that is half imported
+            return False
+
+    def mode():
+        return "CUDA graph capture" if quiet(capturing) else "torch tracing" if quiet(tracing) or quiet(lazily) else ""
+
+    def number(value):
+        return value if value == value and abs(value) != float("inf") else repr(value)
+
+    def statistics(torch, tensor):  # one device sync; of large tensors every n-th row is read
+        note = {}
+        for axis in range(tensor.dim()):
+            step = -(-tensor.numel() // (1 << 22))
+            if step > 1 and tensor.shape[axis] > 1:
+                note["read"] = "every %d. along axis %d" % (step, axis)
+                tensor = tensor[(slice(None),) * axis + (slice(None, None, step),)]
+        with torch.no_grad():
+            x = tensor.detach()
+            x = (x.abs() if x.is_complex() else x).float()
+            good = torch.isfinite(x)
+            n = good.sum()
+            zero = torch.zeros_like(x)
+            mean = torch.where(good, x, zero).sum() / n
+            std = (torch.where(good, x - mean, zero).square().sum() / (n - 1).clamp(min=1)).sqrt()
+            low, high = torch.where(good, x, zero + float("inf")).min(), torch.where(good, x, zero - float("inf")).max()
+            read = torch.stack([mean, std, low, high, torch.isnan(x).sum(), torch.isinf(x).sum(), n]).tolist()
+        if read[6]:
+            note.update(zip(("mean", "std", "min", "max"), map(number, read)))
+        note.update(nan=int(read[4]), inf=int(read[5]))
+        return note
+
+    def tensor(value, why):
+        told = {"shape": [int(n) for n in value.shape], "dtype": str(value.dtype).replace("torch.", "")}
+        if hasattr(value, "device"):
+            told["device"] = str(value.device)
+        torch = modules.get("torch")
+        kind = type(value)
+        if not why and (torch is None or kind not in (torch.Tensor, torch.nn.Parameter)):
+            why = "a %s.%s, not a plain tensor" % (kind.__module__, kind.__name__)
+        if not why and (told["device"] == "meta" or 0 in told["shape"]):
+            why = "it has no values"
+        try:
+            told.update({"values": "not read: " + why} if why else statistics(torch, value))
+        except Exception as error:
+            told["values"] = "not read: " + problem(error)
+        return told
+
+    def problem(error):
+        return (type(error).__name__ + ": " + str(error))[:200]
+
+    def plain(value, why, most, depth=0):
+        if value is None or isinstance(value, bool):
+            return value
+        if type(value) is int:
+            return value if abs(value) < 2**63 else repr(value)[:most]
+        if type(value) is float:
+            return number(value)
+        if type(value) is str:
+            return value[:most]
+        if hasattr(value, "shape") and hasattr(value, "dtype"):
+            return tensor(value, why)
+        if isinstance(value, (list, tuple)) and depth < 2 and len(value) <= 16:
+            return [plain(part, why, most, depth + 1) for part in value]
+        if why:  # a repr may read tensors
+            return "<%s>" % type(value).__name__
+        return repr(value)[:most]
+
+    def form(value):  # what tells one kind of call from another: shapes, or the type
+        shape = getattr(value, "shape", None)
+        return type(value).__name__ if shape is None else tuple(shape)
+
+    def rank():
+        group = modules.get("torch.distributed")
+        return group.get_rank() if group is not None and group.is_available() and group.is_initialized() else None
+
+    class Probes(object):
+        def __init__(self):
+            self.lock = threading.RLock()
+            self.pid, self.seq, self.start = 0, 0, 0
+            self.shut = [float("-inf")] * len(probes)  # clock() before which a call is not looked at
+            self.buckets = [{} for _ in probes]  # form -> [end of its window, hits left, dropped was told]
+            self.left = [config["total"]] * len(probes)
+            self.told, self.cuda = set(), False
+
+        def __reduce__(self):  # pickled with a function of __main__: silent in the copy
+            import functools
+            import operator
+
+            return functools.partial, (operator.is_, None)
+
+        def __call__(self, i):
+            try:
+                guards = modules.get("torch._guards")
+                if guards is not None and guards.CompileContext.try_get() is not None:
+                    self.once(i, "graph", "torch.compile")
+                    return False
+            except Exception:
+                guards = None  # half imported: there is nothing to be traced yet
+            if clock() >= self.shut[i]:
+                return True
+            if self.cuda and quiet(capturing):
+                self.once(i, "graph", "CUDA graph capture")
+            return False
+
+        __call__._dynamo_marked_constant = True
+
+        def once(self, i, kind, how):
+            if (i, kind, how, os.getpid()) not in self.told:
+                self.told.add((i, kind, how, os.getpid()))
+                self.write({"kind": kind, "probe": i, "how": how})
+
+        def hit(self, i, show, when=None):
+            try:
+                began, probe, why = clock(), probes[i], mode()
+                record, self.cuda = {"kind": "hit", "probe": i}, quiet(on_cuda)
+                if why:
+                    record["mode"] = why
+                    self.once(i, "graph", why)
+                if when is not None:
+                    if why and not probe["when_plain"]:
+                        record["condition"] = "not evaluated: " + why
+                    else:
+                        try:
+                            if not when():
+                                return
+                        except Exception as error:
+                            record["condition"] = problem(error)
+                values, failed = {}, {}
+                for name, read in show.items():
+                    try:
+                        if why and name not in probe["plain"]:
+                            raise RuntimeError("not evaluated: " + why)
+                        values[name] = read()
+                    except Exception as error:
+                        failed[name] = {"error": problem(error)}
+                verdict = self.take(i, tuple(map(form, values.values())) + tuple(failed))
+                if verdict is None:
+                    self.write(record, values, failed, why)
+                else:  # looking again costs at most 1 % of the time, so another form of call is still noticed
+                    self.shut[i] = min(verdict.pop("end"), clock() + max(0.001, 100 * (clock() - began)))
+                    if verdict:
+                        self.write(dict(verdict, probe=i))
+            except Exception:  # a probe that fails stays silent: the server comes first
+                return
+
+        def take(self, i, key):
+            with self.lock:
+                now, buckets = clock(), self.buckets[i]
+                if self.left[i] <= 0:
+                    told = (i, "spent", os.getpid()) in self.told
+                    self.told.add((i, "spent", os.getpid()))
+                    return {"end": float("inf")} if told else {"end": float("inf"), "kind": "spent"}
+                if len(buckets) >= 64 and key not in buckets:
+                    for old in [form for form, bucket in buckets.items() if bucket[0] <= now]:
+                        del buckets[old]
+                    key = key if len(buckets) < 64 else "more"
+                bucket = buckets.get(key)
+                if bucket is None or now >= bucket[0]:
+                    bucket = buckets[key] = [now + probes[i]["per"], probes[i]["hits"], False]
+                if bucket[1] > 0:
+                    bucket[1] -= 1
+                    self.left[i] -= 1
+                    return None
+                told, bucket[2] = bucket[2], True
+                return {"end": bucket[0]} if told else {"end": bucket[0], "kind": "dropped", "until": time.time() + bucket[0] - now}
+
+        def write(self, record, values=None, failed=None, why=""):
+            if self.pid != os.getpid() and record["kind"] != "armed":
+                self.armed("late")
+            with self.lock:
+                self.seq += 1
+                head = {
+                    "runbook": config["marker"],
+                    "seq": self.seq,
+                    "pid": os.getpid(),
+                    "start": self.start,
+                    "rank": quiet(rank),
+                    "time": time.time(),
+                }
+            if head["rank"] is False:
+                head["rank"] = None
+            head.update(record)
+            if values is not None:
+                head["shown"] = dict({name: plain(value, why, 400) for name, value in values.items()}, **failed)
+            line = json.dumps(head)
+            for most in (100, 20):
+                if len(line) >= 4096:
+                    head["cut"] = True
+                    head["shown"] = {name[:most]: short(value, most) for name, value in head.get("shown", {}).items()}
+                    line = json.dumps(head)
+            if len(line) >= 4096:
+                head.pop("shown", None)
+                line = json.dumps({name: value[:300] if isinstance(value, str) else value for name, value in head.items()})
+            self.send((line + "\n").encode("ascii"))
+
+        def send(self, line):
+            try:
+                fd = os.open(config["side"], os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)  # never created: the run may be over
+                try:
+                    os.write(fd, line)
+                finally:
+                    os.close(fd)
+            except OSError:
+                fd = -1  # full or gone: the line on stderr is what is left
+            if self.stderr:
+                poll = select.poll()
+                poll.register(2, select.POLLOUT)
+                if poll.poll(0) == [(2, select.POLLOUT)]:
+                    os.write(2, line)
+
+        def armed(self, how):
+            self.pid, self.start = os.getpid(), 0
+            try:
+                os.fstat(2)
+                self.stderr = True
+            except OSError:
+                self.stderr = False
+            try:
+                with open("/proc/self/stat", "rb") as stat:
+                    self.start = int(stat.read().rpartition(b")")[2].split()[19])
+                with open(config["file"], "rb") as source:
+                    sha = hashlib.sha256(source.read()).hexdigest()
+            except OSError as error:
+                sha = problem(error)
+            argv0 = str((getattr(sys, "argv", None) or [""])[0])
+            told = {"kind": "armed", "how": how, "file": config["file"], "sha256": sha, "module": config["module"]}
+            self.write(dict(told, python=sys.executable, argv0=argv0, ppid=os.getppid()))
+
+        def forked(self):
+            self.lock = threading.RLock()  # another thread of the parent may have held it
+            try:
+                self.armed("fork")
+            except Exception:
+                self.pid = 0  # the next hit tries again
+
+    def short(value, most):
+        if isinstance(value, dict):
+            return {key: short(part, most) for key, part in value.items() if key != "values"}
+        return value[:most] if isinstance(value, (str, list)) else value
+
+    made = Probes()
+    try:
+        made.armed("import")
+    except Exception:
+        made.pid = 0  # as when json itself is being imported: the first hit tries again
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=made.forked)
+    return made

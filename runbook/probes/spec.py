@@ -1,0 +1,90 @@
+"""What a patch asks for: probes and text edits. The fields are the YAML keys of the patch step."""
+
+from __future__ import annotations
+
+import ast
+import keyword
+from typing import Annotated, Literal, Union
+
+import msgspec
+from msgspec import Meta
+
+from runbook.model.fields import PythonSource
+from runbook.model.units import Rate
+
+RESERVED = frozenset({"pid", "rank", "seq", "time", "probe", "mode", "condition", "process_start"})
+"""Keys that every hit has; a shown value cannot be called so."""
+TOTAL = 2000
+"""Hits that one process writes for one probe, at most."""
+
+
+class Probe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One place in a source file at which values are written down each time it is reached."""
+
+    at: Annotated[str, Meta(description="qualified function, as in `LlamaModel.forward`; nested functions as `outer.inner`")]
+    where: Annotated[Literal["entry"] | None, Meta(description="entry: before the first statement of the body")] = None
+    after: Annotated[
+        str, Meta(description="one statement of that function, whitespace aside; after a compound statement is after its whole block")
+    ] = ""
+    before: Annotated[str, Meta(description="one statement of that function, whitespace aside")] = ""
+    show: Annotated[
+        Union[list[PythonSource], dict[str, PythonSource]],
+        Meta(description="expressions to write down: a list, or a mapping of names; tensors as shape, dtype, device and statistics"),
+    ] = {}
+    when: Annotated[PythonSource, Meta(description="a Python condition, evaluated in the server")] = ""
+    hits: Annotated[Rate, Meta(description="a bucket that refills, counted apart for each combination of shapes")] = Rate("20 per 10s")
+
+    def shown(self) -> dict[str, str]:
+        """Name -> expression; in a list, the texts are the names."""
+        return dict(self.show) if isinstance(self.show, dict) else {text: text for text in self.show}
+
+    def problems(self) -> list[tuple[str, str, str]]:
+        """Mistakes that can be told without the file: (key, summary, hint). Texts may still hold `${{ }}`, but for show and when."""
+        found = [*self._place_problems()]
+        for name, text in self.shown().items():
+            if name in RESERVED:
+                found.append(("show", f"every hit already has a `{name}`", "give the value another name"))
+            found += [("show", summary, hint) for summary, hint in expression_problems(text)]
+        if self.when:
+            found += [("when", summary, hint) for summary, hint in expression_problems(self.when)]
+        return found
+
+    def _place_problems(self) -> list[tuple[str, str, str]]:
+        given = [key for key in ("where", "after", "before") if getattr(self, key)]
+        found = []
+        if len(given) != 1:
+            said = "no place is given" if not given else f"{' and '.join(f'`{key}`' for key in given)} exclude each other"
+            found.append(("at", said, "write one of `where: entry`, `after: STATEMENT`, `before: STATEMENT`"))
+        if "${{" not in self.at and not is_qualified(self.at):
+            found.append(("at", f"`{self.at}` is not a qualified name", "write for example `LlamaModel.forward`"))
+        return found
+
+
+class Edit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An exact text to replace. `count` is how often it must be there."""
+
+    find: Annotated[str, Meta(description="exact text")]
+    with_: Annotated[str, Meta(description="what stands there afterwards")] = msgspec.field(name="with")
+    count: Annotated[int, Meta(description="how often `find` must be in the file", ge=1)] = 1
+
+
+def is_qualified(text: str) -> bool:
+    """Whether the text is names joined by dots."""
+    return all(part.isidentifier() and not keyword.iskeyword(part) for part in text.replace(".<locals>", "").split("."))
+
+
+def expression_problems(text: str) -> list[tuple[str, str]]:
+    """Why a text cannot be evaluated at a probe: (summary, hint)."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError) as error:
+        return [(f"`{text}` is not a Python expression: {error.args[0]}", "write an expression, as in `hidden_states.shape`")]
+    if any(isinstance(node, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)) for node in ast.walk(tree)):
+        return [(f"`{text}` would change what the server does", "await, yield and `:=` cannot be used in a probe")]
+    return []
+
+
+def is_plain(text: str) -> bool:
+    """Whether an expression only reads names, attributes and constant items: safe while a CUDA graph is captured."""
+    allowed = (ast.Expression, ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.Load, ast.UnaryOp, ast.USub, ast.Tuple, ast.Slice)
+    return all(isinstance(node, allowed) for node in ast.walk(ast.parse(text.strip(), mode="eval")))
