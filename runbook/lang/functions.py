@@ -109,11 +109,11 @@ _RESERVED = frozenset("""if then else elif fi do done case esac while until for 
 
 
 def quoted(text: str) -> str:
-    """One shell word. Also quoted are words that a shell would read as more than text: `if`, `a=b`, the 2 of `2>file`."""
+    """One shell word. Also quoted are words that a shell would read as more than text: `if`, `a=b`."""
     if "\0" in text:
         raise Problem("the text has a NUL character, which no shell word can hold")
     word = shlex.quote(text)
-    return f"'{word}'" if word == text and (text in _RESERVED or "=" in text or text.isdigit()) else word
+    return f"'{word}'" if word == text and (text in _RESERVED or "=" in text) else word
 
 
 def _items(name: str, value: Any) -> Sequence[Any]:

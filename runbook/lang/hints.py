@@ -87,11 +87,11 @@ def syntax_problem(line: str, error: SyntaxError) -> tuple[str, str | None, int]
     for found in re.finditer(r"\.\s*([a-z]+)\b", outside):
         if keyword.iskeyword(found[1]):
             return f"`{found[1]}` is a reserved word", f"write `['{found[1]}']` for this key", found.start(1)
-    if (found := re.search(r"['\"]", outside)) is not None:
-        return "a quote is never closed", f"add the closing {found[0]}", found.start()
+    if (quote := re.search(r"['\"]", outside)) is not None:
+        return "a quote is never closed", f"add the closing {quote[0]}", quote.start()
     for pattern, hint in _SYNTAX:
-        if (found := re.search(pattern, outside)) is not None:
-            return f"`{found[0].strip()}` is not expected here", hint, found.start()
+        if (odd := re.search(pattern, outside)) is not None:
+            return f"`{odd[0].strip()}` is not expected here", hint, odd.start()
     return "the expression cannot be read", _balance(outside), offset
 
 

@@ -38,12 +38,11 @@ def short(value: Any, depth: int = 0) -> str:
         return f"an integer of {value.bit_length()} bits"
     if isinstance(value, (int, float, Unknown)):
         return repr(value) if isinstance(value, Unknown) else f"{value}"
+    shown = _ITEM_CAP if depth < _DEPTH_CAP else 0
     if isinstance(value, Mapping):
-        return _short_items("{", [f"{key}: {short(value[key], depth + 1)}" for key in list(value)[:_ITEM_CAP]], len(value), "}", depth)
+        return _short_items("{", [f"{key}: {short(value[key], depth + 1)}" for key in list(value)[:shown]], len(value), "}")
     if isinstance(value, (list, tuple)):
-        return _short_items(
-            "[", [short(item, depth + 1) for item in value[:_ITEM_CAP]] if depth < _DEPTH_CAP else [], len(value), "]", depth
-        )
+        return _short_items("[", [short(item, depth + 1) for item in value[:shown]], len(value), "]")
     return f"a {type(value).__name__}"
 
 
@@ -76,8 +75,8 @@ def _short_text(text: str) -> str:
     return f'"{shown}"' if len(text) <= _TEXT_CAP else f'"{shown}…" ({len(text)} characters)'
 
 
-def _short_items(left: str, items: list[str], count: int, right: str, depth: int) -> str:
-    if depth >= _DEPTH_CAP and count:
+def _short_items(left: str, items: list[str], count: int, right: str) -> str:
+    if count and not items:
         return f"{left}…{right}"
-    more = f", … {count} items" if count > _ITEM_CAP else ""
+    more = f", … {count} items" if count > len(items) else ""
     return left + ", ".join(items) + more + right
