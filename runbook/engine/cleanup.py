@@ -144,7 +144,9 @@ def save_log(runtime: Runtime, host: Host, launched: Launched) -> None:
     try:
         size = host.read(launched.state.log, 0, 0).size
         if size - begin > LOG_CAP:
-            runtime.find("log_cut", f"{launched.state.log}: only the last {format_size(LOG_CAP)} of {format_size(size)} were fetched", launched.step)
+            runtime.find(
+                "log_cut", f"{launched.state.log}: only the last {format_size(LOG_CAP)} of {format_size(size)} were fetched", launched.step
+            )
             begin = size - LOG_CAP
         data = b""
         while begin + len(data) < size:
@@ -156,4 +158,6 @@ def save_log(runtime: Runtime, host: Host, launched: Launched) -> None:
         runtime.find("log_not_fetched", f"{launched.state.log}: {problem.summary}", launched.step)
         return
     name = f"{launched.step}/{'' if len(runtime.playbook.hosts) < 2 else launched.host + '-'}server.log"
-    runtime.emit(EvidenceSaved(step=launched.step, file=runtime.journal.save(name, data), bytes=len(data), about="the server's log in this run"))
+    runtime.emit(
+        EvidenceSaved(step=launched.step, file=runtime.journal.save(name, data), bytes=len(data), about="the server's log in this run")
+    )

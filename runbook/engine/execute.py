@@ -106,7 +106,10 @@ class Execution:
             step=ending.end.step,
             expires=expires,
             left_behind=[line for line in left if ": keeper of" not in line],
-            next=[f"runbook show {runtime.options.run}", f"runbook cancel {runtime.options.run}  # or it ends by itself {after} after the suspension"],
+            next=[
+                f"runbook show {runtime.options.run}",
+                f"runbook cancel {runtime.options.run}  # or it ends by itself {after} after the suspension",
+            ],
         )
         runtime.emit(event)
         return event
@@ -153,7 +156,9 @@ class Execution:
         self._cleaning = True
         self._runtime.journal.give_up()
         cleaned = clean_up(self._runtime, self._runner)
-        return RunEnded(verdict="error", exit_code=EXIT_CODES["error"], reason=str(problem), cleanup=cleaned.status, left_behind=cleaned.left_behind)
+        return RunEnded(
+            verdict="error", exit_code=EXIT_CODES["error"], reason=str(problem), cleanup=cleaned.status, left_behind=cleaned.left_behind
+        )
 
 
 def _reason(ending: Ending) -> str:

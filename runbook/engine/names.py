@@ -11,9 +11,8 @@ import msgspec.inspect
 
 from runbook.engine.runtime import Runtime
 from runbook.engine.scope import steps_scope
-from runbook.lang.expressions import Evaluation, ParseProblem, Templated, Unknown
+from runbook.lang.expressions import Evaluation, ParseProblem, Templated, Unknown, parse, template
 from runbook.lang.expressions import evaluate as evaluate_parsed
-from runbook.lang.expressions import parse, template
 from runbook.lang.shell_text import render_shell
 from runbook.model.playbook import Retry, StepNode, Target
 from runbook.model.units import Duration, UnitError
@@ -94,6 +93,8 @@ class Vars(Mapping[str, Any]):
             self._open.add(name)
             answer = template(raw, {**self._names, "vars": self})
             self._open.discard(name)
+            if any(not problem.unknown for problem in answer.problems):
+                raise Problem(f"vars.{name}: {_problem(answer)}")
             self._done[name] = Unknown(f"vars.{name}: {_problem(answer)}") if answer.problems else answer.value
         return self._done[name]
 
@@ -197,14 +198,9 @@ def fill(step: type[Step], body: dict[str, Any], names: Mapping[str, Any]) -> Te
         if kind in UNTEMPLATED or "${{" not in leaf.text:
             continue
         answer = render_shell(leaf.text, names) if kind == "shell" else template(leaf.text, names)
-        problems += [problem_at(problem, leaf.path) for problem in answer.problems]
+        problems += [problem._replace(path=leaf.path) for problem in answer.problems]
         value = _replaced(value, leaf.path, answer.value)
     return Templated(value=value, problems=tuple(problems))
-
-
-def problem_at(problem: Any, path: tuple[Any, ...]) -> Any:
-    """A template problem of one text, placed in the whole body."""
-    return problem._replace(path=path) if hasattr(problem, "_replace") else problem
 
 
 def _shape(step: type[Step], body: dict[str, Any]) -> Shape:

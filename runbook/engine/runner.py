@@ -25,7 +25,7 @@ from runbook.engine.journal import JournalError
 from runbook.engine.runtime import Runtime
 from runbook.engine.scope import plain
 from runbook.engine.watch import pause
-from runbook.hosts.base import Cancelled, CallTimeout, HostError, RemoteError, Unreachable
+from runbook.hosts.base import CallTimeout, Cancelled, HostError, RemoteError, Unreachable
 from runbook.model.event import StepEnded, StepStarted
 from runbook.model.playbook import BlockNode, Node, Retry, StepNode, Target
 from runbook.model.units import Duration
@@ -177,7 +177,13 @@ class _Step:
         runtime, clock = self._runtime, self._runtime.clock
         began = clock.monotonic()
         box = self._step_box(place)
-        base: dict[str, Any] = {"step": self._node.id, "type": self._node.type, "host": target.target, "attempt": attempt, "part": self._part}
+        base: dict[str, Any] = {
+            "step": self._node.id,
+            "type": self._node.type,
+            "host": target.target,
+            "attempt": attempt,
+            "part": self._part,
+        }
         base["item"] = place.index if place.looping else None
         limited = None if box.label == "step" else box.label
         rest = box.remaining_s(clock)

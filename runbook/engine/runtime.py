@@ -157,7 +157,9 @@ class Action:
 
     def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: object) -> None:
         ok = problem is None
-        self._runtime.emit(ActionEnded(**self._common, ok=ok, detail=self._done, error="" if ok else str(problem) or type(problem).__name__))
+        self._runtime.emit(
+            ActionEnded(**self._common, ok=ok, detail=self._done, error="" if ok else str(problem) or type(problem).__name__)
+        )
 
 
 def walk(nodes: tuple[Node, ...]) -> list[StepNode]:

@@ -22,7 +22,15 @@ def steps_scope(state: RunState, declared: Mapping[str, Mapping[str, str]]) -> d
 def _step(record: StepRecord | None, fields: Mapping[str, str], step: str) -> Any:
     if record is None or not record.ends:
         why = Unknown(f"step `{step}` did not run")
-        return {**dict.fromkeys(fields, why), "status": "skipped", "verdict": None, "seconds": 0.0, "diagnosis": why, "reason": why, "hosts": {}}
+        return {
+            **dict.fromkeys(fields, why),
+            "status": "skipped",
+            "verdict": None,
+            "seconds": 0.0,
+            "diagnosis": why,
+            "reason": why,
+            "hosts": {},
+        }
     hosts = {target: _target([end for end in record.ends if end.host == target], fields) for target in record.targets}
     if len(hosts) == 1:
         (only,) = hosts.values()

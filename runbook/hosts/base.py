@@ -21,13 +21,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 
 from runbook.model.sample import GpuSample, ListenerSample, Sample
-
-T = TypeVar("T")
 
 
 class HostError(Exception):
@@ -110,10 +108,10 @@ class CancelToken:
     def __init__(self) -> None:
         self.event = threading.Event()
         self._callbacks: list[Callable[[], None]] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # re-entrant: the handler may interrupt `on_set` in the same thread
 
     def set(self) -> None:
-        """Cancel. Safe from a signal handler."""
+        """Cancel. Safe from a signal handler, as far as the callbacks are."""
         self.event.set()
         with self._lock:
             callbacks, self._callbacks = self._callbacks, []
@@ -127,16 +125,21 @@ class CancelToken:
     def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when set (at once if it already is). Returns a function that takes it back."""
         with self._lock:
-            if not self.event.is_set():
-                self._callbacks.append(callback)
-                return lambda: self._drop(callback)
-        callback()
-        return lambda: None
+            self._callbacks.append(callback)
+        if self.event.is_set() and self._drop(callback):
+            callback()
 
-    def _drop(self, callback: Callable[[], None]) -> None:
+        def take_back() -> None:
+            self._drop(callback)
+
+        return take_back
+
+    def _drop(self, callback: Callable[[], None]) -> bool:
         with self._lock:
-            if callback in self._callbacks:
-                self._callbacks.remove(callback)
+            if callback not in self._callbacks:
+                return False
+            self._callbacks.remove(callback)
+            return True
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -198,7 +201,10 @@ class ProcessId(msgspec.Struct, frozen=True, order=True):
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the host's process table. `protected` says why it must be left alone: ancestry, pid1, sshd, other_user, other_run."""
+    """A row of the host's process table.
+
+    `protected` says why it must be left alone: ancestry, pid1, sshd, keeper, other_user, other_run.
+    """
 
     pid: int
     start: int
@@ -252,6 +258,8 @@ class KillReport(msgspec.Struct, frozen=True, kw_only=True):
     gone: tuple[ProcessId, ...] = ()
     left: tuple[dict[str, Any], ...] = ()
     signals: tuple[dict[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+    """Zombies among the gone: they hold nothing, but their parent has not collected them."""
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -432,7 +440,9 @@ class HttpClient(Protocol):
 class Host:
     """One target, connected. Every method is one round trip and raises HostError; `cancel` applies to all calls."""
 
-    def __init__(self, name: str, address: str, transport: Transport, facts: HostFacts, http: HttpClient, gpus: list[int] | None = None) -> None:
+    def __init__(
+        self, name: str, address: str, transport: Transport, facts: HostFacts, http: HttpClient, gpus: list[int] | None = None
+    ) -> None:
         self.name = name
         self.address = address
         self.transport = transport
@@ -441,11 +451,19 @@ class Host:
         self.gpu_indices = gpus
         self.cancel: CancelToken | None = None
 
-    def call(self, op: str, *, timeout_s: float = 30.0, blob: bytes = b"", on_event: Callable[[dict[str, Any], bytes], None] | None = None, **args: Any) -> Reply:
+    def call(
+        self,
+        op: str,
+        *,
+        timeout_s: float = 30.0,
+        blob: bytes = b"",
+        on_event: Callable[[dict[str, Any], bytes], None] | None = None,
+        **args: Any,
+    ) -> Reply:
         """A raw operation of the helper (docs/reference/helper.md)."""
         return self.transport.call(op, args, blob, timeout_s=timeout_s, cancel=self.cancel, on_event=on_event)
 
-    def _typed(self, kind: type[T], op: str, *, timeout_s: float = 30.0, **args: Any) -> T:
+    def _typed(self, kind: Any, op: str, *, timeout_s: float = 30.0, **args: Any) -> Any:
         return msgspec.convert(self.call(op, timeout_s=timeout_s, **args).data, kind)
 
     def close(self) -> None:
@@ -499,7 +517,7 @@ class Host:
 
     def processes(self, run: str = "") -> tuple[Process, ...]:
         """The visible process table. `run` is our own run id, so that its processes are not `protected`."""
-        return self._typed(tuple[Process, ...], "processes", run=run)  # type: ignore[return-value]
+        return self._typed(tuple[Process, ...], "processes", run=run)
 
     def kill(self, targets: Sequence[ProcessId], ladder: Sequence[str], timeout_s: float = 60.0) -> KillReport:
         """Climb the ladder on exactly these processes and prove absence; a reused pid is never signalled."""
@@ -507,11 +525,13 @@ class Host:
 
     def listeners(self, port: int, tree: ProcessId | None = None) -> tuple[ListenerSample, ...]:
         """Who listens on a TCP port; `ours` is set for the tree and session of `tree`."""
-        return self._typed(tuple[ListenerSample, ...], "listeners", port=port, tree=[tree.pid, tree.start] if tree else None)  # type: ignore[return-value]
+        return self._typed(tuple[ListenerSample, ...], "listeners", port=port, tree=[tree.pid, tree.start] if tree else None)
 
     def gpus(self, indices: Sequence[int] | None = None, limit_s: float = 60.0) -> GpuReport:
         """Memory, holders and faults of each GPU by the driver's tool, never two copies of it at once."""
-        return self._typed(GpuReport, "gpus", indices=list(indices) if indices is not None else None, limit_s=limit_s, timeout_s=limit_s + 10)
+        return self._typed(
+            GpuReport, "gpus", indices=list(indices) if indices is not None else None, limit_s=limit_s, timeout_s=limit_s + 10
+        )
 
     def sample(self, spec: dict[str, Any], timeout_s: float = 30.0) -> Sample:
         """One observation of a launched server.
@@ -525,9 +545,20 @@ class Host:
 
     def marks(self, paths: Sequence[str]) -> dict[str, Mark]:
         """Inode and size of each log; inode 0 where there is none yet."""
-        return self._typed(dict[str, Mark], "marks", paths=list(paths))  # type: ignore[return-value]
+        return self._typed(dict[str, Mark], "marks", paths=list(paths))
 
-    def scan(self, path: str, pattern: str, *, begin: Mark | None = None, end: Mark | None = None, control: str = "", context: int = 0, most: int = 100, timeout_s: float = 60.0) -> ScanReport:
+    def scan(
+        self,
+        path: str,
+        pattern: str,
+        *,
+        begin: Mark | None = None,
+        end: Mark | None = None,
+        control: str = "",
+        context: int = 0,
+        most: int = 100,
+        timeout_s: float = 60.0,
+    ) -> ScanReport:
         """Search a log window on the host, split on \\r and \\n; follows a rotation inside the window by inode."""
         return self._typed(
             ScanReport,
@@ -549,7 +580,7 @@ class Host:
 
     def glob(self, pattern: str) -> tuple[str, ...]:
         """Files that match, sorted."""
-        return self._typed(tuple[str, ...], "glob", pattern=pattern)  # type: ignore[return-value]
+        return self._typed(tuple[str, ...], "glob", pattern=pattern)
 
     def hash(self, path: str) -> dict[str, Any]:
         """{sha256, size, mode, mtime_ns} of a file."""
@@ -595,9 +626,20 @@ class Host:
 
     # patches -----------------------------------------------------------------------------------------------------
 
-    def find_module(self, module: str, *, interpreter: str = "", prelude: str = "", cwd: str = "", env: dict[str, str] | None = None, timeout_s: float = 60.0) -> ModuleFile:
+    def find_module(
+        self,
+        module: str,
+        *,
+        interpreter: str = "",
+        prelude: str = "",
+        cwd: str = "",
+        env: dict[str, str] | None = None,
+        timeout_s: float = 60.0,
+    ) -> ModuleFile:
         """Resolve a module as that interpreter would, without importing parents. Empty interpreter: `python` on its PATH."""
-        return self._typed(ModuleFile, "find_module", module=module, interpreter=interpreter, prelude=prelude, cwd=cwd, env=env or {}, timeout_s=timeout_s)
+        return self._typed(
+            ModuleFile, "find_module", module=module, interpreter=interpreter, prelude=prelude, cwd=cwd, env=env or {}, timeout_s=timeout_s
+        )
 
     def patch(self, *, run: str, id: str, path: str, expect_sha256: str, data: bytes, undo_after_s: float) -> UndoRecord:
         """Undo record first (synced), then an atomic replace that keeps mode and owner; stale bytecode is removed.
@@ -609,4 +651,4 @@ class Host:
 
     def restore(self, run: str, ids: Sequence[str] | None = None) -> tuple[RestoreReport, ...]:
         """Give back the original bytes, mode, owner and times of these patches, or of all of the run, newest first."""
-        return self._typed(tuple[RestoreReport, ...], "restore", run=run, ids=list(ids) if ids is not None else None)  # type: ignore[return-value]
+        return self._typed(tuple[RestoreReport, ...], "restore", run=run, ids=list(ids) if ids is not None else None)

@@ -47,7 +47,7 @@ HUNG_KINDS = frozenset(
     " stopped driver unsatisfiable".split()
 )
 CRASHED_KINDS = frozenset("oom_gpu oom_host port_in_use own_timer config rank_died gpu_lost exception signal".split())
-SLOW_KINDS = frozenset("on_track late crawling".split())
+SLOW_KINDS = frozenset({"on_track", "late", "crawling"})
 CONFIDENCE = ("proven", "strong", "likely")
 
 UNKNOWN_VERDICTS = frozenset({"undecided", "unreachable", "slow"})

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from runbook.model.event import AnyEvent, Found, HostConnected, Interrupted, Moved, PhaseReached, RunEnded, RunStarted, RunSuspended, StepEnded, StepStarted
+from runbook.model.event import (
+    AnyEvent,
+    Found,
+    HostConnected,
+    Interrupted,
+    Moved,
+    PhaseReached,
+    RunEnded,
+    RunStarted,
+    RunSuspended,
+    StepEnded,
+    StepStarted,
+)
 from runbook.model.units import format_duration
 from runbook.render.story import Story
 
@@ -23,7 +35,9 @@ class Lines:
                 return [f"run {event.run}: {event.name or event.playbook}"]
             case HostConnected():
                 facts = event.facts
-                return [f"  {event.host}: connected in {format_duration(event.seconds)} as {facts.get('user')} (python {facts.get('python_version')})"]
+                return [
+                    f"  {event.host}: connected in {format_duration(event.seconds)} as {facts.get('user')} (python {facts.get('python_version')})"
+                ]
             case StepStarted(type="set" | "assert"):
                 return []
             case StepStarted():

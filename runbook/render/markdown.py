@@ -19,7 +19,16 @@ ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 def markdown(events: Iterable[AnyEvent]) -> str:
     """The transcript of these events."""
     story = tell(events)
-    parts = [_verdict(story), _evidence(story), _failing(story), _findings(story), _phases(story), _environment(story), _steps(story), _files(story)]
+    parts = [
+        _verdict(story),
+        _evidence(story),
+        _failing(story),
+        _findings(story),
+        _phases(story),
+        _environment(story),
+        _steps(story),
+        _files(story),
+    ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -76,7 +85,15 @@ def _evidence(story: Story) -> str:
     lines = ["## Evidence", f"Rule `{diagnosis.rule}`" + (f", {diagnosis.confidence}" if diagnosis.confidence else "") + "."]
     if diagnosis.culprit:
         culprit = diagnosis.culprit
-        named = [part for part in (culprit.title, f"pid {culprit.pid}" if culprit.pid else "", f"rank {culprit.rank}" if culprit.rank is not None else "") if part]
+        named = [
+            part
+            for part in (
+                culprit.title,
+                f"pid {culprit.pid}" if culprit.pid else "",
+                f"rank {culprit.rank}" if culprit.rank is not None else "",
+            )
+            if part
+        ]
         lines.append("Culprit: " + cell(", ".join([*named, culprit.host])) + ".")
     if diagnosis.evidence:
         rows = [(item.signal, item.value, item.unit, item.points_to) for item in diagnosis.evidence]
@@ -123,7 +140,9 @@ def _phases(story: Story) -> str:
         for phase, following in zip(step.phases, [*step.phases[1:], None], strict=True):
             until = following.t if following else (step.end.t if step.end else story.last_t)
             began = phase.t - (step.start.t if step.start else phase.t)
-            rows.append((phase.server or phase.step, phase.phase, format_duration(max(0.0, began)), format_duration(max(0.0, until - phase.t))))
+            rows.append(
+                (phase.server or phase.step, phase.phase, format_duration(max(0.0, began)), format_duration(max(0.0, until - phase.t)))
+            )
     return "## Phases\n\n" + table(("server", "phase", "after", "took"), rows) if rows else ""
 
 

@@ -31,7 +31,9 @@ class Assert(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     RESULTS: ClassVar[dict[str, str]] = {"claims": "that, because, outcome (true, false, unknown), parts and note of each"}
     EXAMPLE: ClassVar[str] = "assert:\n  - that: steps.chat.status == 'passed'\n    because: the server must answer"
 
-    that: Annotated[Union[Expression, Claim, list[Union[Expression, Claim]]], Meta(description="an expression, `{that, because}`, or a list of them")]
+    that: Annotated[
+        Union[Expression, Claim, list[Union[Expression, Claim]]], Meta(description="an expression, `{that, because}`, or a list of them")
+    ]
 
     def claims(self) -> list[Claim]:
         """All claims in one form."""

@@ -52,7 +52,9 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     }
     EXAMPLE: ClassVar[str] = "kill: {match: {profile: sglang}, ladder: [TERM 15s, KILL 10s]}"
 
-    match: Annotated[Union[Match, list[Match], None], Meta(description="what to look for: a mapping (all keys hold) or a list of mappings (any)")] = None
+    match: Annotated[
+        Union[Match, list[Match], None], Meta(description="what to look for: a mapping (all keys hold) or a list of mappings (any)")
+    ] = None
     step: Annotated[StepRef | None, Meta(description="the launch step whose process to end")] = None
     pid: Annotated[int | None, Meta(description="one process by pid")] = None
     ladder: Annotated[list[Rung], Meta(description="signals and how long each may take")] = [Rung("TERM 15s"), Rung("KILL 10s")]
@@ -102,7 +104,9 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if refusal:
             return StepResult(verdict="refused", reason=refusal, fields=_fields(targets, KillReport(), protected))
         if ctx.check_mode:
-            return StepResult(verdict="passed", reason=f"would end {len(targets)} processes", fields=_fields(targets, KillReport(), protected))
+            return StepResult(
+                verdict="passed", reason=f"would end {len(targets)} processes", fields=_fields(targets, KillReport(), protected)
+            )
         with ctx.action("kill", targets=[_row(process) for process in targets], ladder=[str(rung) for rung in self.ladder]) as done:
             targets, report = end(host, targets, self.ladder, ctx.run.id, self._run(ctx))
             done(gone=len(report.gone), left=list(report.left))
@@ -120,7 +124,9 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self.expect == "none" and targets:
             return StepResult(verdict="failed", reason=f"{len(targets)} processes matched, and `expect: none` asks for none", fields=fields)
         spared = f", {len(protected)} protected and left alone" if protected else ""
-        return StepResult(verdict="passed", reason=f"{len(report.gone)} processes ended{spared}" if targets else f"nothing to end{spared}", fields=fields)
+        return StepResult(
+            verdict="passed", reason=f"{len(report.gone)} processes ended{spared}" if targets else f"nothing to end{spared}", fields=fields
+        )
 
     def _run(self, ctx: StepContext) -> str:
         return ctx.run.id if self.step is not None else ""
@@ -140,7 +146,9 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if match.profile is not None:
             patterns = ctx.profile(match.profile).processes
             main, workers = patterns.main, patterns.workers
-            found = [p for p in found if (main and is_server(p) and re.search(main, " ".join(p.argv))) or (workers and has_title(p, workers))]
+            found = [
+                p for p in found if (main and is_server(p) and re.search(main, " ".join(p.argv))) or (workers and has_title(p, workers))
+            ]
         if match.cmdline is not None:
             found = [p for p in found if is_server(p) and re.search(match.cmdline, " ".join(p.argv))]
         if match.title is not None:

@@ -53,9 +53,13 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         "versions": "python, torch and engine versions of the command's interpreter",
         "metrics": "the engine's own numbers, last value at evaluation",
     }
-    EXAMPLE: ClassVar[str] = "id: server\nlaunch:\n  command: [python, -m, sglang.launch_server, --model-path, /models/m, --port, '30000']\n  profile: sglang"
+    EXAMPLE: ClassVar[str] = (
+        "id: server\nlaunch:\n  command: [python, -m, sglang.launch_server, --model-path, /models/m, --port, '30000']\n  profile: sglang"
+    )
 
-    command: Annotated[Union[ShellText, list[Union[str, int, float]]], Meta(description="a list is executed as it is; text goes through the shell")]
+    command: Annotated[
+        Union[ShellText, list[Union[str, int, float]]], Meta(description="a list is executed as it is; text goes through the shell")
+    ]
     cwd: Annotated[str, Meta(description="working directory; the login directory when left out")] = ""
     env: Annotated[dict[str, Union[str, int, float, bool]], Meta(description="variables to add")] = {}
     prelude: Annotated[ShellText, Meta(description="shell text before the command, to activate an environment")] = ""
@@ -125,7 +129,12 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def _start(self, ctx: StepContext, profile: Profile, port: int | None) -> Launched | StepResult:
         host, run = ctx.host, ctx.run
-        env = {**profile.launch_env, **self._dump_env(), **_visible_gpus(host.gpu_indices), **{key: _text(value) for key, value in self.env.items()}}
+        env = {
+            **profile.launch_env,
+            **self._dump_env(),
+            **_visible_gpus(host.gpu_indices),
+            **{key: _text(value) for key, value in self.env.items()},
+        }
         spec = LaunchSpec(
             run=run.id,
             id=ctx.step,
@@ -147,8 +156,14 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 done(pid=state.pid, log=state.log)
         except RemoteError as problem:
             ctx.settle(f"launch:{ctx.step}:{host.name}", "gone")
-            return StepResult(verdict="crashed", kind="config", reason=f"could not be started: {problem.summary}" + (f"; {problem.hint}" if problem.hint else ""))
-        launched = Launched(step=ctx.step, host=host.name, state=state, profile=profile, port=port, env=env, prelude=self.prelude, ranks=self.ranks)
+            return StepResult(
+                verdict="crashed",
+                kind="config",
+                reason=f"could not be started: {problem.summary}" + (f"; {problem.hint}" if problem.hint else ""),
+            )
+        launched = Launched(
+            step=ctx.step, host=host.name, state=state, profile=profile, port=port, env=env, prelude=self.prelude, ranks=self.ranks
+        )
         ctx.keep(launched)
         ctx.watch_log(state.log)
         return launched
@@ -161,7 +176,9 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if not program.rsplit("/", 1)[-1].startswith("python"):
             return Unknown(f"`{program}` is not a Python interpreter")
         try:
-            answer = ctx.host.run([program, "-c", VERSIONS], env=launched.env, cwd=self.cwd, timeout_s=min(20.0, max(1.0, ctx.remaining_s())))
+            answer = ctx.host.run(
+                [program, "-c", VERSIONS], env=launched.env, cwd=self.cwd, timeout_s=min(20.0, max(1.0, ctx.remaining_s()))
+            )
             return msgspec.json.decode(answer.stdout)
         except HostError as problem:
             return Unknown(f"the interpreter was not asked: {problem.summary}")
@@ -191,7 +208,9 @@ class Settling:
         question = Question(about="settle", since=self._since, box_s=self._settle_s, final=final or now - self._since >= self._settle_s)
         if isinstance(samples[-1].exit, Seen) or not question.final:
             return judge(samples, self._launched.profile, question, now)
-        return judge(samples, self._launched.profile, question, now) or Diagnosis(verdict="passed", rule="settled", reason="alive", confidence="proven")
+        return judge(samples, self._launched.profile, question, now) or Diagnosis(
+            verdict="passed", rule="settled", reason="alive", confidence="proven"
+        )
 
     def moved(self, samples: Sequence[Sample]) -> tuple[str | None, str]:
         """Nothing to tell: it takes a second."""
@@ -202,7 +221,13 @@ def read_port(words: Sequence[str], profile: Profile) -> int | None:
     """The port in a command line, by the profile's flags; else the profile's default."""
     for index, word in enumerate(words):
         for flag in profile.port_flags:
-            text = word[len(flag) + 1 :] if word.startswith(flag + "=") else words[index + 1] if word == flag and index + 1 < len(words) else ""
+            text = (
+                word[len(flag) + 1 :]
+                if word.startswith(flag + "=")
+                else words[index + 1]
+                if word == flag and index + 1 < len(words)
+                else ""
+            )
             if text.isdigit():
                 return int(text)
     return profile.default_port

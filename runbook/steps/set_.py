@@ -24,7 +24,9 @@ class Set(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def problems(self) -> list[tuple[str, str, str]]:
         """Names that an expression can say."""
         bad = [name for name in self.values if not name.isidentifier()]
-        return [(f"values.{name}", f"`{name}` is not a variable name", "use letters, digits and `_`, not starting with a digit") for name in bad]
+        return [
+            (f"values.{name}", f"`{name}` is not a variable name", "use letters, digits and `_`, not starting with a digit") for name in bad
+        ]
 
     def plan(self) -> list[str]:
         """One line a name."""

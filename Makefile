@@ -1,0 +1,55 @@
+# Everything runs in a virtual environment of its own. `make demo` needs python >= 3.10 and make, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO_PORT ?= 8000
+export XDG_STATE_HOME ?= $(CURDIR)/.cache/state
+
+.PHONY: demo test check fast generate lint types bench clean setup setup-dev
+
+setup: $(VENV)/.stamp-lab
+setup-dev: $(VENV)/.stamp-dev
+
+# The CPU build of torch is several times smaller; where the index has none under this name, the default build works as well.
+$(VENV)/.stamp-lab: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "runbook needs Python 3.10 or newer: make PYTHON=python3.11 …")'
+	$(PYTHON) -m venv $(VENV) || { echo "no venv module: on Debian and Ubuntu, apt install python3-venv" >&2; exit 1; }
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet "torch==2.13.0" || $(BIN)/pip install --quiet torch
+	$(BIN)/pip install --quiet -e ".[lab]"
+	@touch $@
+
+$(VENV)/.stamp-dev: $(VENV)/.stamp-lab
+	$(BIN)/pip install --quiet -e ".[lab,dev]"
+	@touch $@
+
+## The whole EAGLE-3 story on this machine, through SSH, on real processes.
+demo: setup
+	@$(BIN)/runbook lab up --leftover --port $(DEMO_PORT)
+	$(BIN)/runbook run playbooks/eagle3_fusion.yaml -e port=$(DEMO_PORT)
+
+## The whole suite.
+test: setup-dev
+	$(BIN)/python -m pytest tests --ignore=tests/benchmarks
+
+## The fast tier: style, types, generated files, unit and contract tests.
+check: setup-dev lint types fast
+
+lint: setup-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup-dev
+	$(BIN)/mypy
+
+fast: setup-dev
+	$(BIN)/python -m pytest tests --ignore=tests/benchmarks -m "not e2e and not slow" -n 2
+
+generate: setup-dev
+	$(BIN)/runbook schema --write
+
+bench: setup-dev
+	$(BIN)/python tests/benchmarks/bench.py
+
+clean:
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache

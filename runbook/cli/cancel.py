@@ -1,0 +1,88 @@
+"""`runbook cancel`: end a suspended run: its `always`, then what is still owed."""
+
+from __future__ import annotations
+
+import functools
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from runbook.cli import store
+from runbook.model.clock import SystemClock
+from runbook.model.event import RunStarted
+from runbook.model.playbook import Playbook, Target
+from runbook.model.verdict import EXIT_CODES
+
+
+@click.command()
+@click.argument("run")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+def command(run: str, as_json: bool) -> int:
+    """End RUN (an id, its beginning, `last`, or a folder), which is suspended or has lost its controller.
+
+    Its `always` steps run, then launches are stopped and patches undone.
+    """
+    from runbook.cli import live, perform
+    from runbook.engine.execute import cancel
+    from runbook.engine.journal import repair_torn_line
+    from runbook.engine.runtime import Options
+    from runbook.engine.state import fold
+
+    folder = store.find_run(run)
+    events = store.read_run(folder)
+    state = fold(events)
+    header = state.header
+    if header is None:
+        raise click.UsageError(f"{folder.name} has no header: nothing ran, so there is nothing to cancel")
+    if state.ended is not None:
+        click.echo(f"{header.run} has ended already: {state.ended.verdict}", err=True)
+        return perform.finish(folder, as_json)
+    if state.suspended is None and is_alive(header.controller):
+        click.echo(f"{header.run} is still running (pid {header.controller.get('pid')}): press Ctrl-C there", err=True)
+        return EXIT_CODES["refused"]
+    repair_torn_line(folder)
+    clock = SystemClock()
+    options = Options(run=header.run, dir=str(folder), overrides=header.overrides, check=header.check, no_suspend=True, argv=header.argv)
+    playbook = rebuild(header)
+    secrets = {name: os.environ[name] for name in header.secrets if os.environ.get(name)}
+    runtime = perform.runtime(playbook, options, secrets, clock, first=len(events))
+    with live.follower(clock, quiet=False) as follower:
+        runtime.journal.follow(follower.follow)
+        ended = cancel(runtime, events, functools.partial(perform.leave, header.run))
+    perform.finish(folder, as_json)
+    return EXIT_CODES["passed"] if ended.cleanup != "failed" else ended.exit_code
+
+
+def rebuild(header: RunStarted) -> Playbook:
+    """The playbook as it ran, from the journal alone: its text, its variables, its targets."""
+    from runbook.cli.load import profile_names
+    from runbook.playbook.build import load_playbook
+    from runbook.steps import TABLE
+
+    playbook, problems = load_playbook(
+        header.playbook_text.encode(),
+        header.playbook,
+        table=TABLE,
+        profiles=profile_names(),
+        host_vars=list(header.vars),
+        read=lambda _: b"",
+    )
+    if playbook is None:
+        raise click.UsageError(f"the playbook of this run is not valid for this version of runbook: {problems[0].summary}")
+    targets: dict[str, Any] = {role: tuple(msgspec.convert(item, Target) for item in items) for role, items in header.targets.items()}
+    return msgspec.structs.replace(playbook, vars=header.vars, hosts=targets)
+
+
+def is_alive(controller: dict[str, Any]) -> bool:
+    """Whether the run's controller still lives; one on another machine counts as alive."""
+    if controller.get("host") != socket.gethostname():
+        return True
+    try:
+        stat = Path(f"/proc/{controller.get('pid')}/stat").read_text()
+    except OSError:
+        return False
+    return int(stat.rpartition(")")[2].split()[19]) == controller.get("start")

@@ -1,0 +1,157 @@
+"""From a command line to a checked playbook: file, overrides, roles, secrets. All problems at once; nothing is contacted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from runbook.engine.redact import SHORTEST, looks_secret, too_short
+from runbook.lang.expressions import Parsed, find_expressions, parse
+from runbook.model.diagnostic import Diagnostic, Severity, Span
+from runbook.model.playbook import BlockNode, Node, Playbook, StepNode
+from runbook.model.profile import Profile
+from runbook.playbook.build import load_playbook
+from runbook.playbook.overrides import apply_overrides, read_overrides
+from runbook.playbook.profiles import load_profile
+from runbook.steps import TABLE
+
+PACKAGED_PROFILES = Path(__file__).resolve().parents[1] / "profiles"
+
+
+class Loaded(NamedTuple):
+    """A playbook ready to run, or diagnostics with errors. `sources` maps files to texts, for code frames."""
+
+    playbook: Playbook | None
+    overrides: dict[str, Any]
+    secrets: dict[str, str]
+    diagnostics: list[Diagnostic]
+    sources: dict[str, str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether it may run."""
+        return self.playbook is not None and not any(problem.severity is Severity.ERROR for problem in self.diagnostics)
+
+
+def load(file: str, roles: Sequence[str] = (), overrides: Sequence[str] = (), environ: Mapping[str, str] = os.environ) -> Loaded:
+    """Read and check a playbook with its command line. Raises click.UsageError only for a `-H` that is no `ROLE=TARGET`."""
+    try:
+        source = Path(file).read_bytes()
+    except OSError as problem:
+        hint = "`runbook list` shows the playbooks that can be run" if isinstance(problem, FileNotFoundError) else None
+        return Loaded(None, {}, {}, [Diagnostic(code="unreadable", summary=f"cannot read `{file}`: {problem.strerror}", hint=hint)], {})
+    values, found = read_overrides(overrides, lambda path: Path(path).read_bytes())
+    playbook, problems = load_playbook(source, file, table=TABLE, profiles=profile_names(), overrides=values, roles=read_roles(roles))
+    found += problems
+    given: dict[str, Any] = {}
+    secrets: dict[str, str] = {}
+    if playbook is not None:
+        declared = {**{name: None for targets in playbook.hosts.values() for target in targets for name in target.vars}, **playbook.vars}
+        given = apply_overrides(declared, values)[0]
+        secrets, secret_problems = read_secrets(playbook, given, environ)
+        found += secret_problems
+    return Loaded(playbook, given, secrets, found, {file: source.decode("utf-8", "replace")})
+
+
+def read_roles(options: Sequence[str]) -> dict[str, list[str]]:
+    """`-H ROLE=TARGET[,TARGET]`, repeated for more roles or more targets."""
+    roles: dict[str, list[str]] = {}
+    for option in options:
+        role, equals, targets = option.partition("=")
+        if not equals or not role or not targets:
+            raise click.UsageError(f"`-H {option}` is no ROLE=TARGET: write for example `-H gpu=big-box`")
+        roles.setdefault(role, []).extend(targets.split(","))
+    return roles
+
+
+def read_secrets(playbook: Playbook, overrides: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[dict[str, str], list[Diagnostic]]:
+    """Values of the declared secrets that are set, and of overrides with a secret's name; and what is wrong with them."""
+    values = {secret.name: environ[secret.name] for secret in playbook.secrets if environ.get(secret.name)}
+    place = playbook.spans.get("secrets")
+    found = [
+        Diagnostic(
+            code="missing-secret",
+            span=place,
+            summary=f"the secret `{secret.name}` is required and not set",
+            hint=f"run with {secret.name}=… in the environment",
+        )
+        for secret in playbook.secrets
+        if secret.required and secret.name not in values
+    ]
+    for name, span in secret_uses(playbook):
+        if name not in values:
+            found.append(
+                Diagnostic(
+                    code="missing-secret",
+                    span=span,
+                    summary=f"`secrets.{name}` is used here and not set",
+                    hint=f"run with {name}=… in the environment",
+                )
+            )
+    named = {name: value for name, value in overrides.items() if looks_secret(name) and isinstance(value, str) and value}
+    for name in too_short({**values, **named}):
+        found.append(
+            Diagnostic(
+                code="short-secret",
+                span=place,
+                summary=f"the secret `{name}` has fewer than {SHORTEST} characters",
+                hint="masking it would blank ordinary text: use a longer value",
+            )
+        )
+    return {**named, **values}, found
+
+
+def secret_uses(playbook: Playbook) -> list[tuple[str, Span | None]]:
+    """Each `secrets.NAME` in the texts of steps, with its place."""
+    uses = []
+    for node in _steps((*playbook.steps, *playbook.always)):
+        for path, text in _texts(node.body, ()):
+            for found in find_expressions(text):
+                parsed = parse(found.source)
+                if isinstance(parsed, Parsed):
+                    names = [str(ref.path[0]) for ref in parsed.references if ref.root == "secrets" and ref.path]
+                    uses += [(name, node.spans.get(".".join(path), node.span)) for name in names]
+    return uses
+
+
+def _steps(nodes: Sequence[Node]) -> list[StepNode]:
+    found: list[StepNode] = []
+    for node in nodes:
+        found += _steps((*node.steps, *node.rescue, *node.always)) if isinstance(node, BlockNode) else [node]
+    return found
+
+
+def _texts(value: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], str]]:
+    if isinstance(value, str):
+        return [(path, value)]
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [text for key, item in items for text in _texts(item, (*path, str(key)))]
+
+
+def profile_folders() -> list[Path]:
+    """Where profiles lie; the user's own come first."""
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return [config / "runbook" / "profiles", PACKAGED_PROFILES]
+
+
+def profile_names() -> list[str]:
+    """Names of all profiles."""
+    return sorted({path.stem for folder in profile_folders() if folder.is_dir() for path in folder.glob("*.yaml")})
+
+
+def read_profile(name: str) -> Profile:
+    """A profile by name; a broken one is a usage error with its place."""
+    for folder in profile_folders():
+        path = folder / f"{name}.yaml"
+        if path.is_file():
+            profile, problems = load_profile(path.read_bytes(), str(path))
+            if profile is None:
+                from runbook.render.diagnostics import as_text
+
+                raise click.UsageError("the profile is not valid:\n" + as_text(problems, {str(path): path.read_text("utf-8", "replace")}))
+            return profile
+    raise click.UsageError(f"no profile `{name}`")

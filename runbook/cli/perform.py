@@ -1,0 +1,92 @@
+"""What `run` and `cancel` share: the runtime, the connector, the follower, the second Ctrl-C, the files at the end."""
+
+from __future__ import annotations
+
+import functools
+import getpass
+import json
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from runbook.cli import load
+from runbook.engine.journal import Journal, load_events
+from runbook.engine.redact import Mask
+from runbook.engine.runtime import Options, Runtime
+from runbook.hosts.base import CancelToken, Host
+from runbook.model.clock import Clock
+from runbook.model.playbook import Playbook, Target
+from runbook.model.verdict import EXIT_CODES
+from runbook.render.markdown import markdown
+from runbook.render.summary import summary
+from runbook.steps import TABLE
+
+
+def runtime(playbook: Playbook, options: Options, secrets: Mapping[str, str], clock: Clock, *, first: int = 0) -> Runtime:
+    """A runtime over real hosts."""
+    return Runtime(
+        playbook=playbook,
+        options=options,
+        journal=Journal(Path(options.dir), clock, Mask(secrets), first=first),
+        table=TABLE,
+        profile=functools.cache(load.read_profile),
+        connect=functools.partial(connect, clock),
+        secrets=secrets,
+        environ=os.environ,
+        clock=clock,
+    )
+
+
+def connect(clock: Clock, target: Target, cancel: CancelToken) -> Host:
+    """Connect to a target; the lab is started first when it is one."""
+    if target.target == "lab":
+        from runbook.lab.control import ensure_up
+
+        ensure_up()
+    from runbook.hosts.connect import connect as connect_host
+
+    return connect_host(target, clock=clock, cancel=cancel)
+
+
+def needs_lab(playbook: Playbook) -> bool:
+    """Whether a role of this playbook is the lab."""
+    return any(target.target == "lab" for targets in playbook.hosts.values() for target in targets)
+
+
+def controller() -> dict[str, Any]:
+    """Who runs this run: enough to tell later whether it still lives."""
+    stat = Path("/proc/self/stat")
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return {
+        "host": socket.gethostname(),
+        "user": getpass.getuser(),
+        "pid": os.getpid(),
+        "start": int(stat.read_text().rpartition(")")[2].split()[19]) if stat.exists() else None,
+        "boot_id": boot.read_text().strip() if boot.exists() else None,
+    }
+
+
+def leave(run: str, left: list[str]) -> None:
+    """The second Ctrl-C: say what is left, and go."""
+    click.echo(f"left at once; nothing more is cleaned up. `runbook cancel {run}` does it.", err=True)
+    for line in left:
+        click.echo(f"left behind: {line}", err=True)
+    sys.stderr.flush()
+    os._exit(EXIT_CODES["interrupted"])
+
+
+def finish(folder: Path, as_json: bool) -> int:
+    """Write the transcript; print the object or the folder; answer the exit code."""
+    events = load_events(folder)
+    (folder / "transcript.md").write_text(markdown(events), encoding="utf-8")
+    answer = summary(events, str(folder), {"markdown": str(folder / "transcript.md"), "html": None})
+    if as_json:
+        click.echo(json.dumps(answer, ensure_ascii=False))
+    else:
+        click.echo(f"transcript: {folder / 'transcript.md'}")
+    return int(answer["exit_code"])
