@@ -14,7 +14,9 @@
 - Silence can be read: a bucket that is used up says so (`dropped`, `spent`) and until when; graphs are told once (`graph`).
 """
 
-# ruff: noqa: UP004, UP031  - the source is also read by Python 3.8
+# Python 3.8 reads this source too; it is one function because it is embedded as one.
+# ruff: noqa: UP004, UP031, B905, C901
+# mypy: disable-error-code="call-overload,var-annotated"
 from __future__ import annotations
 
 
@@ -29,7 +31,9 @@ def arm(config, clock=None):
 
     clock = clock or time.monotonic
     modules = sys.modules
-    probes = config["probes"]
+    frame = sys._getframe
+    home, probes = config["home"], config["probes"]
+    file = os.path.abspath(home.get("__file__") or "")  # before a server changes its working directory
 
     def tracing():  # torch.compile is running this Python to make a graph of it
         guards = modules.get("torch._guards")
@@ -140,20 +144,16 @@ def arm(config, clock=None):
             return functools.partial, (operator.is_, None)
 
         def __call__(self, i):
-            try:
-                guards = modules.get("torch._guards")
-                if guards is not None and guards.CompileContext.try_get() is not None:
-                    self.once(i, "graph", "torch.compile")
-                    return False
-            except Exception:
-                guards = None  # half imported: there is nothing to be traced yet
+            if frame(1).f_globals is not home and quiet(tracing):  # asking torch takes 1 us: only when something else calls us
+                self.once(i, "graph", "torch.compile")
+                return False
             if clock() >= self.shut[i]:
                 return True
             if self.cuda and quiet(capturing):
                 self.once(i, "graph", "CUDA graph capture")
             return False
 
-        __call__._dynamo_marked_constant = True
+        __call__.__dict__["_dynamo_marked_constant"] = True
 
         def once(self, i, kind, how):
             if (i, kind, how, os.getpid()) not in self.told:
@@ -220,16 +220,9 @@ def arm(config, clock=None):
                 self.armed("late")
             with self.lock:
                 self.seq += 1
-                head = {
-                    "runbook": config["marker"],
-                    "seq": self.seq,
-                    "pid": os.getpid(),
-                    "start": self.start,
-                    "rank": quiet(rank),
-                    "time": time.time(),
-                }
-            if head["rank"] is False:
-                head["rank"] = None
+                head = {"runbook": config["marker"], "seq": self.seq, "pid": os.getpid(), "start": self.start, "time": time.time()}
+            mine = quiet(rank)
+            head["rank"] = None if mine is False else mine
             head.update(record)
             if values is not None:
                 head["shown"] = dict({name: plain(value, why, 400) for name, value in values.items()}, **failed)
@@ -269,12 +262,12 @@ def arm(config, clock=None):
             try:
                 with open("/proc/self/stat", "rb") as stat:
                     self.start = int(stat.read().rpartition(b")")[2].split()[19])
-                with open(config["file"], "rb") as source:
+                with open(file, "rb") as source:
                     sha = hashlib.sha256(source.read()).hexdigest()
             except OSError as error:
                 sha = problem(error)
             argv0 = str((getattr(sys, "argv", None) or [""])[0])
-            told = {"kind": "armed", "how": how, "file": config["file"], "sha256": sha, "module": config["module"]}
+            told = {"kind": "armed", "how": how, "file": file, "sha256": sha, "module": home.get("__name__")}
             self.write(dict(told, python=sys.executable, argv0=argv0, ppid=os.getppid()))
 
         def forked(self):

@@ -140,4 +140,4 @@ def parse(text: str, encoding: str, bom: bytes, path: str) -> Source | Diagnosti
 
 
 def _problem(code: str, path: str, summary: str) -> Diagnostic:
-    return Diagnostic(code=code, summary=summary, span=Span(path, 1, 1))
+    return Diagnostic(code=code, summary=summary, span=Span(path, 1, 1), hint="is it the Python source that the server imports?")

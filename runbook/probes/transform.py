@@ -27,6 +27,7 @@ import msgspec
 
 from runbook.model.diagnostic import Diagnostic, Span
 from runbook.probes import anchors, payload
+from runbook.probes.edits import edit
 from runbook.probes.source import Insertion, Source, parse, read_text
 from runbook.probes.spec import TOTAL, Edit, Probe, is_plain
 
@@ -80,42 +81,23 @@ def transform(
     if isinstance(source, Diagnostic):
         return [source]
     name = "_rb_" + hashlib.sha256(marker.encode()).hexdigest()[:8]
-    found = [anchors.find(source.tree, probe.at, probe.after or probe.before, _side(probe), path) for probe in probes]
-    calls = [call(name, index, probe) for index, probe in enumerate(probes)]
-    spots = [_insertion(source, place, text, path) for place, text in zip(found, calls) if isinstance(place, anchors.Place)]
-    problems = [item for item in (*found, *spots) if isinstance(item, Diagnostic)]
+    found = [_locate(source, probe, index, call(name, index, probe), path) for index, probe in enumerate(probes)]
+    problems = [item for item in found if isinstance(item, Diagnostic)]
     if problems:
         return problems
+    spots = [item for item in found if isinstance(item, _Spot)]
     block = _block(source, support(name, probes, marker, side_file, run, total))
-    insertions = [block, *(msgspec.structs.replace(spot, order=n) for n, spot in enumerate(spots) if isinstance(spot, Insertion))]
-    result = source.insert(insertions)
-    wrong = _unsound(source, result, name, path)
-    if isinstance(wrong, Diagnostic):
-        return [wrong]
-    placed = tuple(
-        _placed(source, result, n, probe, place, calls[n])
-        for n, (probe, place) in enumerate(zip(probes, found))
-        if isinstance(place, anchors.Place)
-    )
-    return Transformed(data=wrong, diff=diff(text, result, path), placed=placed)
-
-
-def edit(text: str, edits: Sequence[Edit], path: str) -> str | list[Diagnostic]:
-    """The text after all replacements, each made on the result of the one before; line ends follow the file's."""
-    problems = []
-    for number, change in enumerate(edits):
-        eol = "\r\n" if "\r\n" in text else "\n"
-        find, to = (part.replace("\r\n", "\n").replace("\n", eol) for part in (change.find, change.with_))
-        seen = text.count(find) if find else 0
-        if seen != change.count:
-            problems.append(_edit_problem(text, find, seen, change.count, number, path))
-        text = text.replace(find, to) if find else text
-    return problems or text
+    result = source.insert([block, *(spot.insertion for spot in spots)])
+    patched = _checked(source, result, name, path)
+    if isinstance(patched, Diagnostic):
+        return [patched]
+    placed = tuple(_placed(result, index, probe, spot) for index, (probe, spot) in enumerate(zip(probes, spots, strict=True)))
+    return Transformed(data=patched, diff=diff(text, result, path), placed=placed)
 
 
 def call(name: str, index: int, probe: Probe) -> str:
     """The statement of a probe, one line."""
-    shown = ", ".join(f"{key!r}: lambda: {_one_line(text)}" for key, text in probe.shown().items())
+    shown = ", ".join(f"{key!a}: lambda: {_one_line(text)}" for key, text in probe.shown().items())
     when = f", lambda: {_one_line(probe.when)}" if probe.when else ""
     return f"{name}({index}) and {name}.hit({index}, {{{shown}}}{when})"
 
@@ -128,7 +110,7 @@ def support(name: str, probes: Sequence[Probe], marker: str, side_file: str, run
         f"{BANNER}{marker}{_TELLS.decode()}, taken out by `runbook restore {run}`",
         *code,
         "try:",
-        f"    {name} = {name}_arm(dict({ascii(config)}, file=__import__('os').path.abspath(globals().get('__file__', '')), module=__name__))",
+        f"    {name} = {name}_arm(dict({config!a}, home=globals()))",
         "except Exception:",
         f"    {name} = lambda probe: False",
         f"del {name}_arm",
@@ -154,10 +136,6 @@ def diff(before: str, after: str, path: str) -> str:
     return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
 
 
-def _side(probe: Probe) -> str:
-    return "after" if probe.after else "before" if probe.before else "entry"
-
-
 def _one_line(text: str) -> str:
     return ast.unparse(ast.parse(text.strip(), mode="eval"))
 
@@ -165,6 +143,25 @@ def _one_line(text: str) -> str:
 def _probe_config(probe: Probe) -> dict[str, object]:
     plain = [key for key, text in probe.shown().items() if is_plain(text)]
     return {"hits": probe.hits.count, "per": probe.hits.window_s, "plain": plain, "when_plain": not probe.when or is_plain(probe.when)}
+
+
+class _Spot(msgspec.Struct, frozen=True):
+    """A probe's statement, the line it belongs to, and where it goes in."""
+
+    line: int
+    call: str
+    insertion: Insertion
+
+
+def _locate(source: Source, probe: Probe, index: int, text: str, path: str) -> _Spot | Diagnostic:
+    side = "after" if probe.after else "before" if probe.before else "entry"
+    place = anchors.find(source.tree, probe.at, probe.after or probe.before, side, path)
+    if isinstance(place, Diagnostic):
+        return place
+    insertion = _insertion(source, place, text, path)
+    if isinstance(insertion, Diagnostic):
+        return insertion
+    return _Spot(source.line_of(source.start(place.statement)), text, msgspec.structs.replace(insertion, order=index))
 
 
 def _insertion(source: Source, place: anchors.Place, text: str, path: str) -> Insertion | Diagnostic:
@@ -211,7 +208,7 @@ def _block(source: Source, lines: list[str]) -> Insertion:
     return Insertion(start, -1, source.eol + text)
 
 
-def _unsound(source: Source, result: str, name: str, path: str) -> bytes | Diagnostic:
+def _checked(source: Source, result: str, name: str, path: str) -> bytes | Diagnostic:
     """The bytes of a result that compiles and is the source once our nodes are out; else what is wrong with it."""
     try:
         data = source.encode(result)
@@ -252,43 +249,9 @@ class _Strip(ast.NodeTransformer):
         return isinstance(node, ast.Name) and node.id == self._name
 
 
-def _placed(source: Source, result: str, index: int, probe: Probe, place: anchors.Place, text: str) -> Placed:
-    line_after = result[: result.index(text)].replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
-    return Placed(
-        index=index, at=probe.at, line=source.line_of(source.start(place.statement)), line_after=line_after, show=tuple(probe.shown())
-    )
-
-
-def _edit_problem(text: str, find: str, seen: int, count: int, number: int, path: str) -> Diagnostic:
-    if not find:
-        return _problem("edit-empty", path, 1, f"replace {number + 1} looks for an empty text", "write the text that is to be replaced")
-    lines = [text.count("\n", 0, position) + 1 for position in _positions(text, find)]
-    if seen:
-        return _problem(
-            "not-unique",
-            path,
-            lines[0],
-            f"`{find}` is there {seen} times, not {count}: lines {', '.join(map(str, lines[:10]))}",
-            f"write `count: {seen}`, or more of the text",
-        )
-    rows = text.splitlines()
-    near = difflib.get_close_matches(find.strip().splitlines()[0] if find.strip() else find, [row.strip() for row in rows], n=3, cutoff=0.5)
-    listed = "; ".join(f"line {1 + [row.strip() for row in rows].index(row)}: `{row}`" for row in near)
-    return _problem(
-        "anchor-missing",
-        path,
-        1,
-        f"`{find}` is not in the file" + (f"; nearest: {listed}" if listed else ""),
-        "copy the text from the file",
-    )
-
-
-def _positions(text: str, find: str) -> list[int]:
-    found, position = [], text.find(find)
-    while position >= 0:
-        found.append(position)
-        position = text.find(find, position + len(find))
-    return found
+def _placed(result: str, index: int, probe: Probe, spot: _Spot) -> Placed:
+    before = result[: result.index(spot.call)].replace("\r\n", "\n").replace("\r", "\n")
+    return Placed(index=index, at=probe.at, line=spot.line, line_after=before.count("\n") + 1, show=tuple(probe.shown()))
 
 
 def _problem(code: str, path: str, line: int, summary: str, hint: str) -> Diagnostic:
