@@ -105,7 +105,7 @@ def words(value: Any, budget: Budget) -> str:
     return quoted(text_of(value))
 
 
-_RESERVED = frozenset("""if then else elif fi do done case esac while until for in function select time coproc""".split())  # noqa: SIM905
+_RESERVED = frozenset("""if then else elif fi do done case esac while until for in function select time coproc""".split())
 
 
 def quoted(text: str) -> str:

@@ -1,0 +1,187 @@
+"""The parser's complaints, said so that the author knows what to type."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import yaml
+
+from runbook.lang.document import LINE_BREAK
+from runbook.model.diagnostic import Diagnostic, Span
+
+_QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"\\]|\\.)*\"")
+_VALUE = re.compile(r"\s*(?:- +)*(?:[^\s'\"\[{#][^:#]*:\s+)?")
+
+
+class _Place(NamedTuple):
+    """Where the parser stopped, and where the construct began in which it stopped; lines and columns from 0."""
+
+    problem: str
+    context: str
+    line: int
+    column: int
+    first_line: int
+    first_column: int
+    lines: list[str]
+
+    def text(self, line: int) -> str:
+        return self.lines[line] if 0 <= line < len(self.lines) else ""
+
+    @property
+    def char(self) -> str:
+        return self.text(self.line)[self.column : self.column + 1]
+
+    @property
+    def value(self) -> str:
+        """The value on this line: what stands behind `key: ` and `- `."""
+        line = self.text(self.line)
+        found = _VALUE.match(line)
+        return line[found.end() if found else 0 :].strip()
+
+
+class _Said(NamedTuple):
+    code: str
+    summary: str
+    hint: str
+    line: int
+    column: int
+    length: int = 1
+
+
+def syntax_problem(error: yaml.MarkedYAMLError, file: str, text: str) -> Diagnostic:
+    """A scanner's or parser's error with its place and a hint."""
+    mark = error.problem_mark or error.context_mark
+    first: Any = error.context_mark or mark
+    lines = LINE_BREAK.split(text)
+    if mark is None:
+        return Diagnostic(code="yaml-syntax", summary=f"this is not YAML: {error.problem}", span=Span(file, 1, 1))
+    at = _Place(error.problem or "", error.context or "", mark.line, mark.column, first.line, first.column, lines)
+    said = next((found for rule in _RULES if (found := rule(at)) is not None), None)
+    if said is None:
+        said = _Said("yaml-syntax", f"this is not YAML: {at.problem} {at.context}".strip(), "quote the text", at.line, at.column)
+    return Diagnostic(code=said.code, summary=said.summary, hint=said.hint, span=Span(file, said.line + 1, said.column + 1, said.length))
+
+
+def _expression(at: _Place) -> _Said | None:
+    """`{a: ${{ x }}}`: inside braces and brackets the braces of an expression open a mapping."""
+    if "flow" not in at.context and at.char not in ("{", "}", "]", ","):
+        return None
+    for line in range(at.line, max(at.first_line, at.line - 50) - 1, -1):
+        bare = _QUOTED.sub(lambda found: " " * len(found[0]), at.text(line))
+        start = bare.find("${{")
+        if start >= 0 and (line < at.line or start <= at.column):
+            end = bare.find("}}", start)
+            shown = at.text(line)[start : end + 2] if end > 0 else "${{ … }}"
+            summary = "an expression inside `{ }` or `[ ]` must be quoted"
+            return _Said("unquoted-expression", summary, f"quote it: '{shown}'", line, start, len(shown))
+    return None
+
+
+def _tab(at: _Place) -> _Said | None:
+    line = at.text(at.line)
+    blanks = line[: len(line) - len(line.lstrip())]
+    if at.char != "\t" and "tab" not in at.problem and not ("\t" in blanks and at.column <= len(blanks)):
+        return None
+    column = blanks.find("\t") if "\t" in blanks else at.column
+    return _Said("tab-indentation", "a tab in the indentation", "indent with blanks: YAML does not allow tabs here", at.line, column)
+
+
+def _reserved(at: _Place) -> _Said | None:
+    if "cannot start any token" not in at.problem:
+        return None
+    return _Said(
+        "reserved-character",
+        f"text cannot begin with `{at.char}`",
+        f"quote it: '{_safe(at.text(at.line)[at.column :])}'",
+        at.line,
+        at.column,
+    )
+
+
+def _colon(at: _Place) -> _Said | None:
+    if "mapping values are not allowed" not in at.problem:
+        return None
+    if re.match(r".+:\s", at.value + " ") and at.value != at.text(at.line).strip():
+        return _Said(
+            "unquoted-colon", "the value has a `: ` in it, which starts a mapping", f"quote it: '{_safe(at.value)}'", at.line, at.column
+        )
+    hint = "is a blank missing after the `:` of the line before, or is this line indented too far?"
+    return _Said("unexpected-mapping", "a key is not expected here", hint, at.line, at.column)
+
+
+def _quote(at: _Place) -> _Said | None:
+    if "quoted scalar" not in at.context:
+        return None
+    if "escape" in at.problem or "hexdecimal" in at.problem:
+        hint = "in double quotes `\\` starts an escape: use single quotes, as for regular expressions, or write `\\\\`"
+        return _Said("bad-escape", "unknown escape in double quotes", hint, at.line, at.column)
+    quote = at.text(at.first_line)[at.first_column : at.first_column + 1] or '"'
+    return _Said("unclosed-quote", f"the quote `{quote}` is never closed", f"add the closing {quote}", at.first_line, at.first_column)
+
+
+def _after_value(at: _Place) -> _Said | None:
+    """`[ -f x ] && y`, `"a" b`: something follows a value that was complete."""
+    value = at.value
+    if value[:1] not in ("[", "{", '"', "'") or "flow" in at.context or not at.text(at.line)[: at.column].strip():
+        return None
+    hint = f"text that begins with `{value[0]}` must be quoted as a whole: {_quoted(value)}"
+    return _Said("text-after-value", "text after the end of the value", hint, at.line, at.column)
+
+
+def _anchor(at: _Place) -> _Said | None:
+    if "anchor" not in at.context and "alias" not in at.context and "tag" not in at.context:
+        return None
+    line = at.text(at.first_line)
+    char = line[at.first_column : at.first_column + 1]
+    return _Said(
+        "reserved-character",
+        f"text cannot begin with `{char}`",
+        f"quote it: '{_safe(line[at.first_column :])}'",
+        at.first_line,
+        at.first_column,
+    )
+
+
+def _bracket(at: _Place) -> _Said | None:
+    if "flow" not in at.context:
+        return None
+    opening = at.text(at.first_line)[at.first_column : at.first_column + 1]
+    closing = {"[": "]", "{": "}"}.get(opening, "]")
+    hint = f"add `,` or `{closing}`; text that begins with `{opening}` must be quoted"
+    return _Said("unclosed-bracket", f"the `{opening}` is not closed", hint, at.first_line, at.first_column)
+
+
+def _key(at: _Place) -> _Said | None:
+    if "expected ':'" not in at.problem:
+        return None
+    hint = "write `key: value`, with a blank after the `:`; text over several lines begins with `|` or `>`"
+    length = len(at.text(at.first_line).rstrip()) - at.first_column
+    return _Said("missing-colon", "this line is no `key: value`", hint, at.first_line, at.first_column, max(1, length))
+
+
+def _block_text(at: _Place) -> _Said | None:
+    if "block scalar" not in at.context:
+        return None
+    return _Said("bad-block-text", "nothing may follow `|` or `>` on its line", "begin the text on the next line", at.line, at.column)
+
+
+def _indentation(at: _Place) -> _Said | None:
+    if "block" not in at.context:
+        return None
+    what = "a `- ` item" if "'-'" in at.problem else "a key"
+    hint = f"{what} is expected: indent this line like the ones beside it; the block began at line {at.first_line + 1}"
+    return _Said("bad-indentation", "this line does not fit the block above it", hint, at.line, at.column)
+
+
+def _safe(text: str) -> str:
+    """Text for single quotes, cut."""
+    text = text.strip().replace("'", "''")
+    return text if len(text) <= 60 else text[:60] + "…"
+
+
+def _quoted(text: str) -> str:
+    return f"'{_safe(text)}'"
+
+
+_RULES = (_expression, _tab, _quote, _reserved, _colon, _after_value, _anchor, _bracket, _key, _block_text, _indentation)
