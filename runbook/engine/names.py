@@ -11,7 +11,7 @@ import msgspec.inspect
 
 from runbook.engine.runtime import Runtime
 from runbook.engine.scope import steps_scope
-from runbook.lang.expressions import Evaluation, ParseProblem, Templated, Unknown, parse, template
+from runbook.lang.expressions import Evaluation, ParseProblem, Problem, Templated, Unknown, parse, template
 from runbook.lang.expressions import evaluate as evaluate_parsed
 from runbook.lang.shell_text import render_shell
 from runbook.model.playbook import Retry, StepNode, Target

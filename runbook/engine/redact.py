@@ -13,7 +13,7 @@ from urllib.parse import quote
 SHORTEST = 6
 """A shorter value would blank ordinary text; it is refused before the run starts."""
 
-SECRET_NAME = re.compile(r"(?i)(?:^|[_\-.])(token|secret|password|passwd|api_?key|private_?key|credential)s?$|_key$|^key$")
+SECRET_NAME = re.compile(r"(?i)(?:^|[_\-.])(token|secrets?|passwords?|passwd|api_?keys?|credentials?)$|(?:^|_)key$")
 """Names of `-e` values that count as secrets."""
 
 

@@ -34,10 +34,8 @@ class Lines:
             case RunStarted():
                 return [f"run {event.run}: {event.name or event.playbook}"]
             case HostConnected():
-                facts = event.facts
-                return [
-                    f"  {event.host}: connected in {format_duration(event.seconds)} as {facts.get('user')} (python {facts.get('python_version')})"
-                ]
+                who = f"as {event.facts.get('user')} (python {event.facts.get('python_version')})"
+                return [f"  {event.host}: connected in {format_duration(event.seconds)} {who}"]
             case StepStarted(type="set" | "assert"):
                 return []
             case StepStarted():

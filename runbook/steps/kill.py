@@ -15,8 +15,8 @@ from runbook.model.units import Rung
 from runbook.steps.base import Step, StepContext, StepResult
 
 ONLY_MENTION = frozenset(
-    "vi vim nvim nano emacs less more most man cat head tail grep egrep rg ag sed awk gawk mawk find xargs watch tee bash sh dash zsh fish tcsh ksh"
-    " ssh sshd scp rsync tmux screen git journalctl strace gdb py-spy top htop ps pgrep pkill sudo su".split()
+    "vi vim nvim nano emacs less more most man cat head tail grep egrep rg ag sed awk gawk mawk find xargs watch tee bash sh dash zsh"
+    " fish tcsh ksh ssh sshd scp rsync tmux screen git journalctl strace gdb py-spy top htop ps pgrep pkill sudo su".split()
 )
 """Programs whose argv may mention a server without being one."""
 PASSES = 3
@@ -57,7 +57,7 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = None
     step: Annotated[StepRef | None, Meta(description="the launch step whose process to end")] = None
     pid: Annotated[int | None, Meta(description="one process by pid")] = None
-    ladder: Annotated[list[Rung], Meta(description="signals and how long each may take")] = [Rung("TERM 15s"), Rung("KILL 10s")]
+    ladder: Annotated[tuple[Rung, ...], Meta(description="signals and how long each may take")] = (Rung("TERM 15s"), Rung("KILL 10s"))
     tree: Annotated[bool, Meta(description="also the descendants, the session that it leads and its run")] = True
     expect: Annotated[Literal["any", "some", "none"], Meta(description="some: nothing matched is a failure; none: a match is one")] = "any"
     allow_users: Annotated[list[str], Meta(description="users whose processes may be ended besides our own")] = []

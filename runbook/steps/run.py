@@ -19,7 +19,7 @@ LAST_LINES = 5
 class RunExpect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What counts as an answer that was expected."""
 
-    exit: Annotated[list[int], Meta(description="exit codes that pass")] = [0]
+    exit: Annotated[tuple[int, ...], Meta(description="exit codes that pass")] = (0,)
 
 
 class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
