@@ -1,8 +1,8 @@
 """How our code gets onto a host that has none of it: a stub on the command line, everything else over stdin.
 
 Only `STUB` is ever on argv, and it holds no word that a pattern could mean. It reads eight hex digits (a length) and that many
-bytes of compressed source, this file, and runs it. This file reads a second such block, the sources of the package and which
-module to start, and installs an importer for them; a module is compiled when it is imported.
+bytes of compressed source, this file, and runs it. This file reads two more such blocks, the sources of the package and which
+module to start with what, and installs an importer for them; a module is compiled when it is imported.
 
 It must parse on every Python 3, so that an old one can say that it is too old.
 """
@@ -27,7 +27,7 @@ def block(text):
 
 def payload(sources, entry, args):
     """What to write to the stdin of `python -ISc STUB`, so that `entry`'s `main(stream, args)` runs there. `args` is plain data."""
-    return block(sources["boot"]) + block(json.dumps({"sources": sources, "entry": entry, "args": args}))
+    return block(sources["boot"]) + block(json.dumps(sources)) + block(json.dumps({"entry": entry, "args": args}))
 
 
 def own_sources():
@@ -75,15 +75,20 @@ class Importer:
         return self.sources[fullname.partition(".")[2] or "__init__"]
 
 
+def read_block(stream):
+    """The plain data of the next block."""
+    return json.loads(zlib.decompress(stream.read(int(stream.read(8), 16))).decode("utf-8"))
+
+
 def start(stream):
-    """Read the second block and run its entry module."""
+    """Read the other blocks and run the entry module."""
     import importlib
 
-    given = json.loads(zlib.decompress(stream.read(int(stream.read(8), 16))).decode("utf-8"))
+    sources, given = read_block(stream), read_block(stream)
     if sys.version_info < OLDEST:
         sys.exit("python %d.%d is too old: %d.%d or later is needed" % (sys.version_info[:2] + OLDEST))
-    sys.meta_path.insert(0, Importer(given["sources"]))
-    importlib.import_module(PACKAGE).SOURCES = given["sources"]
+    sys.meta_path.insert(0, Importer(sources))
+    importlib.import_module(PACKAGE).SOURCES = sources
     importlib.import_module(PACKAGE + "." + given["entry"]).main(stream, given["args"])
 
 

@@ -1,5 +1,6 @@
 """The one error an operation raises on purpose."""
 
+import errno
 from typing import Any, Dict, Optional
 
 CODES = (
@@ -32,7 +33,7 @@ def from_os_error(error: OSError, what: str) -> OpError:
     """The same failure with a stable code; `what` names the act, as in "write `/etc/x`"."""
     if isinstance(error, FileNotFoundError):
         code = "not_found"
-    elif isinstance(error, PermissionError) or error.errno == 30:  # EROFS: a read-only file system
+    elif isinstance(error, PermissionError) or error.errno == errno.EROFS:
         code = "permission"
     elif isinstance(error, FileExistsError):
         code = "exists"

@@ -1,8 +1,10 @@
 """Files: atomic writing, private folders, identity."""
 
+import errno
 import hashlib
 import os
 import stat
+import threading
 from typing import Optional
 
 from .errors import OpError, from_os_error
@@ -31,6 +33,9 @@ def sync_folder(path: str) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that have nothing to sync there (some FUSE)
+            raise
     finally:
         os.close(fd)
 
@@ -117,11 +122,13 @@ def open_regular(path: str) -> int:
     return fd
 
 
-def sha256_file(path: str) -> str:
-    """Hex digest of a regular file's bytes."""
+def sha256_file(path: str, cancelled: Optional[threading.Event] = None) -> str:
+    """Hex digest of a regular file's bytes. Raises OpError, also when `cancelled` is set on the way."""
     digest = hashlib.sha256()
     fd = open_regular(path)
     with os.fdopen(fd, "rb") as stream:
         for block in iter(lambda: stream.read(1 << 20), b""):
             digest.update(block)
+            if cancelled is not None and cancelled.is_set():
+                raise OpError("failed", "cancelled while reading `%s`" % path)
     return digest.hexdigest()

@@ -1,0 +1,90 @@
+"""The questions put to the driver's tool, and the reading of its answers. Pure: text in, plain data out.
+
+An answer is `{"gpus": […]}` or `{"blind": reason}`; a figure that the tool does not give is never replaced by another.
+"""
+
+import csv
+import re
+from typing import Any, Dict, List, Optional, Tuple
+
+GPU_FIELDS = ("index", "uuid", "name", "memory.used", "memory.total", "utilization.gpu")
+APP_FIELDS = ("gpu_uuid", "pid", "used_memory")
+MIB = 1 << 20
+_FORMAT = "--format=csv,noheader,nounits"
+_NO_FIGURE = re.compile(r"\[.*\]|N/A|-", re.IGNORECASE)
+_LOST = re.compile(r"(?i)gpu is lost|unable to determine the device handle|fallen off the bus|unknown error|no devices were found")
+
+
+def gpu_question(tool: str) -> List[str]:
+    """argv: memory and load of each GPU."""
+    return [tool, "--query-gpu=" + ",".join(GPU_FIELDS), _FORMAT]
+
+
+def app_question(tool: str) -> List[str]:
+    """argv: which processes hold memory."""
+    return [tool, "--query-compute-apps=" + ",".join(APP_FIELDS), _FORMAT]
+
+
+def read_gpus(code: int, stdout: str, stderr: str) -> Dict[str, Any]:
+    """`{gpus: [{index, uuid, name, used, total, utilisation}], faults: [text]}`, memory in bytes; or `{blind}`.
+
+    A lost GPU turns into a fault while the others are still reported, and into blind when none is.
+    """
+    faults = [line.strip() for line in (stdout + "\n" + stderr).splitlines() if _LOST.search(line)]
+    if code != 0 and not faults:
+        return {"blind": "nvidia-smi: exited %d%s" % (code, _quoted(stderr or stdout))}
+    gpus = []
+    for fields in _rows(stdout):
+        if len(fields) != len(GPU_FIELDS):
+            continue
+        gpu, problem = _gpu(fields)
+        if gpu is None:
+            return {"blind": problem}
+        gpus.append(gpu)
+    if not gpus:
+        return {"blind": "nvidia-smi%s" % (_quoted(faults[0] if faults else stdout) or " answered nothing")}
+    return {"gpus": gpus, "faults": faults}
+
+
+def _gpu(fields: List[str]) -> Tuple[Optional[Dict[str, Any]], str]:
+    index, uuid, name, used, total, load = fields
+    for label, text in (("index", index), ("memory.used", used), ("memory.total", total)):
+        if not text.isdigit():
+            return None, "nvidia-smi gives no %s for %s: `%s`" % (label, name or uuid, text)
+    return {
+        "index": int(index),
+        "uuid": uuid,
+        "name": name,
+        "used": int(used) * MIB,
+        "total": int(total) * MIB,
+        "utilisation": int(load) if load.isdigit() else None,
+    }, ""
+
+
+def read_apps(code: int, stdout: str, stderr: str) -> Dict[str, Any]:
+    """`{apps: [{uuid, pid, used}]}`; `used` is null where the tool does not say (containers, MIG). Or `{blind}`."""
+    if code != 0:
+        return {"blind": "nvidia-smi: exited %d%s" % (code, _quoted(stderr or stdout))}
+    apps = []
+    for fields in _rows(stdout):
+        if len(fields) != len(APP_FIELDS) or not fields[1].isdigit():
+            continue  # "No running processes found"
+        uuid, pid, used = fields
+        apps.append({"uuid": uuid, "pid": int(pid), "used": int(used) * MIB if used.isdigit() else None})
+    return {"apps": apps}
+
+
+def read_minor(text: str) -> Optional[Tuple[str, int]]:
+    """(uuid, minor number of its device file) from /proc/driver/nvidia/gpus/*/information."""
+    uuid = re.search(r"(?m)^GPU UUID:\s*(\S+)", text)
+    minor = re.search(r"(?m)^Device Minor:\s*(\d+)", text)
+    return (uuid.group(1), int(minor.group(1))) if uuid and minor else None
+
+
+def _rows(text: str) -> List[List[str]]:
+    return [[field.strip() for field in fields] for fields in csv.reader(text.splitlines(), skipinitialspace=True) if fields]
+
+
+def _quoted(text: str) -> str:
+    line = " ".join(text.split())
+    return ": %s" % line[:200] if line else ""

@@ -1,0 +1,93 @@
+"""GPU memory and who holds it: the driver's tool and the open device files."""
+
+import glob
+import time
+from typing import Any, Dict, List, Optional, Set, Tuple
+
+from . import gpu_read, procs
+from .gpu_tool import ToolLock, find_tool
+from .ops_proc import gpu_devices
+
+
+def gpus(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any], bytes]:
+    """Each GPU, or those of `indices`: memory in bytes, load, faults, holders. `limit_s` bounds both questions together."""
+    began = time.monotonic()
+    report: Dict[str, Any] = {"gpus": [], "blind": "", "missing": False}
+    tool = find_tool(procs.own_environ().get("PATH"))
+    if tool is None:
+        report["missing"] = True
+        report["blind"] = "there is no nvidia-smi in PATH on this host"
+    else:
+        report.update(look(ctx, tool, args.get("indices"), began + float(args.get("limit_s", 60.0))))
+    report["seconds"] = time.monotonic() - began
+    return report, b""
+
+
+OPS = {"gpus": gpus}
+
+
+def look(ctx: Any, tool: str, indices: Optional[List[int]], deadline: float) -> Dict[str, Any]:
+    """`{gpus}` or `{blind}` from the tool at this path."""
+    lock = ToolLock(tool)
+    try:
+        busy = lock.acquire(deadline, ctx)
+        if busy:
+            return {"blind": busy}
+        memory = lock.run(gpu_read.gpu_question(tool), deadline)
+        found = {"blind": memory.blind} if memory.blind else gpu_read.read_gpus(memory.code, memory.stdout, memory.stderr)
+        if "blind" in found:
+            return found
+        apps = lock.run(gpu_read.app_question(tool), deadline)
+    finally:
+        lock.close()
+    named = {"blind": apps.blind} if apps.blind else gpu_read.read_apps(apps.code, apps.stdout, apps.stderr)
+    if "blind" in named:
+        found["faults"].append("holders not named: " + named["blind"])
+    table = procs.visible(procs.process_table(), ctx.scope)
+    wanted = [gpu for gpu in found["gpus"] if indices is None or gpu["index"] in indices]
+    devices = device_holders(table)
+    minors = device_minors()
+    for gpu in wanted:
+        memory_of = {app["pid"]: app["used"] for app in named.get("apps", ()) if app["uuid"] == gpu["uuid"]}
+        pids = set(memory_of) | devices.get(minors.get(gpu["uuid"], gpu["index"]), set())
+        gpu["holders"] = [holder(pid, memory_of.get(pid), table) for pid in sorted(pids)]
+        gpu["faults"] = found["faults"]
+    missing = sorted(set(indices or ()) - {gpu["index"] for gpu in wanted})
+    if missing:
+        return {"blind": "nvidia-smi lists no GPU %s; it lists %s" % (missing, [gpu["index"] for gpu in found["gpus"]])}
+    return {"gpus": wanted}
+
+
+def device_holders(table: Dict[int, procs.Stat]) -> Dict[int, Set[int]]:
+    """Device minor number -> pids that hold its file open."""
+    holders: Dict[int, Set[int]] = {}
+    if glob.glob("/dev/nvidia[0-9]*"):
+        for pid in table:
+            for minor in gpu_devices(pid):
+                holders.setdefault(minor, set()).add(pid)
+    return holders
+
+
+def device_minors() -> Dict[str, int]:
+    """GPU uuid -> minor number of its device file; the tool's index is another order."""
+    minors = {}
+    for path in glob.glob("/proc/driver/nvidia/gpus/*/information"):
+        found = gpu_read.read_minor((procs.read_bytes(path) or b"").decode("utf-8", "replace"))
+        if found:
+            minors[found[0]] = found[1]
+    return minors
+
+
+def holder(pid: int, used: Optional[int], table: Dict[int, procs.Stat]) -> Dict[str, Any]:
+    """Who a holder is. A pid that is not in our table (another container's) has no title."""
+    stat = table.get(pid)
+    if stat is None:
+        return {"pid": pid, "user": "", "title": "", "age_s": None, "used": used}
+    ids = procs.uids(pid)
+    return {
+        "pid": pid,
+        "user": procs.user_name(ids[1]) if ids else "",
+        "title": procs.title_of(stat.comm, procs.cmdline(pid)),
+        "age_s": procs.age_s(stat),
+        "used": used,
+    }
