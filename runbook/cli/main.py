@@ -1,0 +1,115 @@
+"""The command `runbook`: a table of commands, each loaded only when it is called; and the last line of defence."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import click
+
+from runbook import __version__
+
+EXIT_USAGE = 2
+EXIT_BUG = 70
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+
+class Entry(NamedTuple):
+    """A command: its module in this package (which exports `command`) and its line in `--help`."""
+
+    module: str
+    short_help: str
+
+
+COMMANDS: dict[str, Entry] = {
+    "run": Entry("run", "Run a playbook and answer with a verdict and its evidence."),
+    "validate": Entry("validate", "Check playbooks without touching any host."),
+    "plan": Entry("plan", "Show what a playbook would do on each host; do nothing."),
+    "runs": Entry("runs", "List the runs on this machine."),
+    "show": Entry("show", "Show what a run did and why it ended so."),
+    "cancel": Entry("cancel", "End a suspended run: its cleanup, then what is still owed."),
+    "steps": Entry("steps", "List the step types, or describe one."),
+    "schema": Entry("schema", "Print the JSON Schema of a playbook."),
+    "list": Entry("list", "List the playbooks that can be run by name."),
+    "lab": Entry("lab", "Start, stop or look at the embedded GPU host."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when the command is called, not to print its name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the table: the daily ones first."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load one command; None for a name that is not in the table."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        from importlib import import_module
+
+        command: click.Command = import_module(f"runbook.cli.{entry.module}").command
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's, with "did you mean"."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            from runbook.playbook.near import suggestion
+
+            raise click.UsageError(f"no command `{name}`; {suggestion(name, COMMANDS)}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table's own lines, so that `--help` imports no command."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.short_help) for name, entry in COMMANDS.items()])
+
+
+EPILOG = """\b
+Exit codes: 0 passed, 1 failed, 2 invalid, 3 hung, 4 slow, 5 crashed,
+6 unreachable, 7 wrong check or server or experiment, 8 resource held or
+refused, 9 undecided, 70 a bug in runbook, 130 interrupted."""
+
+
+@click.command(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="runbook", message="%(prog)s %(version)s")
+def app() -> None:
+    """Run playbooks against servers of large models, and tell a hang from a slow load, with evidence."""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Entry point. Ends the process: 2 for usage errors, 70 for a bug, 130 after Ctrl-C, else the command's code."""
+    sys.exit(exit_code(list(sys.argv[1:] if argv is None else argv)))
+
+
+def exit_code(argv: list[str]) -> int:
+    """Run one command line and answer its exit code; nothing escapes as a traceback."""
+    try:
+        answer: Any = app.main(args=argv, prog_name="runbook", standalone_mode=False)
+        sys.stdout.flush()
+        return answer if isinstance(answer, int) else 0
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as mistake:
+        mistake.show()
+        return mistake.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone (`runbook … | head`); without this the interpreter complains once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    except Exception as bug:
+        from runbook.cli.bug import report
+
+        click.echo(report(bug, argv), err=True)
+        return EXIT_BUG
+
+
+if __name__ == "__main__":
+    main()

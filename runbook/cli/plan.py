@@ -1,0 +1,35 @@
+"""`runbook plan`: the exact remote actions of a playbook, as far as they are known before it runs. Contacts nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from runbook.cli.sources import load_with, parse_roles, read_bounded, source_texts
+
+
+@click.command()
+@click.argument("playbook")
+@click.option("-H", "roles", multiple=True, metavar="ROLE=TARGET", help="Where a role is; several times for several targets.")
+@click.option("-e", "overrides", multiple=True, metavar="NAME=VALUE|@FILE", help="Replace a variable, or all those of a file.")
+def command(playbook: str, roles: tuple[str, ...], overrides: tuple[str, ...]) -> int:
+    """Show what a playbook would do on each host; contact nothing, do nothing.
+
+    Values that only a run can know stand as ${{ ... }}.
+    """
+    from runbook.playbook.overrides import apply_overrides, read_overrides
+    from runbook.playbook.plan import Planner
+    from runbook.render.diagnostics import as_text
+    from runbook.steps import TABLE
+
+    given, found = read_overrides(overrides, read_bounded)
+    checked, diagnostics, _ = load_with(playbook, given, parse_roles(roles))
+    diagnostics = found + diagnostics
+    if diagnostics:
+        click.echo(as_text(diagnostics, source_texts(diagnostics)), err=True)
+    if checked is None or found:
+        return 2
+    values: dict[str, Any] = apply_overrides(checked.vars, given)[0]
+    click.echo("\n".join(Planner(checked, TABLE, values).lines()))
+    return 0

@@ -1,0 +1,93 @@
+"""What the commands read from disk: playbooks, vars files, names of engine profiles."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from runbook.model.diagnostic import Diagnostic
+from runbook.model.playbook import Playbook
+
+PACKAGE = Path(__file__).resolve().parents[1]
+MOST_BYTES = 16 * 2**20
+"""More than any text the loader takes; so a wrong file name cannot fill the memory."""
+SUFFIXES = (".yaml", ".yml")
+
+
+def read_bounded(file: str) -> bytes:
+    """A file's first bytes; raises OSError."""
+    with open(file, "rb") as stream:
+        return stream.read(MOST_BYTES)
+
+
+def libraries() -> list[Path]:
+    """Folders whose playbooks can be run by name: the working directory's and the packaged one."""
+    packaged = PACKAGE / "_playbooks"
+    return [Path("playbooks"), packaged if packaged.is_dir() else PACKAGE.parent / "playbooks"]
+
+
+def locate(name: str) -> str:
+    """A playbook's path: the path itself, or a name (`eagle3_fusion`) from one of the libraries."""
+    if os.sep not in name and not os.path.exists(name):
+        for folder in libraries():
+            for suffix in ("", *SUFFIXES):
+                if (folder / f"{name}{suffix}").is_file():
+                    return str(folder / f"{name}{suffix}")
+    return name
+
+
+def profile_names() -> frozenset[str]:
+    """Names of the packaged engine profiles."""
+    return frozenset(entry[: -len(".yaml")] for entry in os.listdir(PACKAGE / "profiles") if entry.endswith(".yaml"))
+
+
+def parse_roles(items: Sequence[str]) -> dict[str, list[str]]:
+    """`-H ROLE=TARGET`, several times for several targets."""
+    roles: dict[str, list[str]] = {}
+    for item in items:
+        role, equals, target = item.partition("=")
+        if not equals or not role or not target:
+            raise click.BadParameter(f"`{item}` is not ROLE=TARGET, as in `-H gpu=big-box`", param_hint="-H")
+        roles.setdefault(role, []).append(target)
+    return roles
+
+
+def load(name: str, overrides: Sequence[str] = (), roles: Sequence[str] = ()) -> tuple[Playbook | None, list[Diagnostic], str]:
+    """A checked playbook, what is wrong with it, and the file it was read from."""
+    from runbook.playbook.overrides import read_overrides
+
+    values, found = read_overrides(overrides, read_bounded)
+    playbook, diagnostics, file = load_with(name, values, parse_roles(roles))
+    return (None if found else playbook), found + diagnostics, file
+
+
+def load_with(name: str, overrides: Mapping[str, Any], roles: Mapping[str, Sequence[str]]) -> tuple[Playbook | None, list[Diagnostic], str]:
+    """As `load`, with options that are parsed already."""
+    from runbook.playbook.build import load_playbook
+    from runbook.playbook.overrides import unreadable
+    from runbook.steps import TABLE
+
+    file = locate(name)
+    try:
+        source = read_bounded(file)
+    except OSError as error:
+        return None, [unreadable(file, error, "`runbook list` shows the playbooks that have a name")], file
+    playbook, found = load_playbook(
+        source, file, table=TABLE, profiles=profile_names(), overrides=overrides, roles=roles, read=read_bounded
+    )
+    return playbook, found, file
+
+
+def source_texts(diagnostics: Sequence[Diagnostic]) -> dict[str, str]:
+    """Texts of the files that diagnostics speak of, for their code frames; what cannot be shown as text is left out."""
+    texts: dict[str, str] = {}
+    for file in dict.fromkeys(diagnostic.span.file for diagnostic in diagnostics if diagnostic.span):
+        try:
+            texts[file] = read_bounded(file).decode("utf-8-sig")
+        except (OSError, UnicodeDecodeError):
+            continue
+    return texts

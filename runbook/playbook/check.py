@@ -1,0 +1,208 @@
+"""Drafts to nodes: the values of each step, its common keys, its expressions in their place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from runbook.lang.expressions import is_whole
+from runbook.model.diagnostic import Span
+from runbook.model.playbook import BlockNode, Common, Node, StepNode
+from runbook.playbook.convert import sketch
+from runbook.playbook.drafts import BlockDraft, Draft, StepDraft
+from runbook.playbook.keys import NOT_ON_BLOCKS, CommonKeys
+from runbook.playbook.names import Names, Place, inside
+from runbook.playbook.near import suggestion
+from runbook.playbook.problems import Path, Problems
+from runbook.playbook.shape import Shape, type_of
+from runbook.playbook.texts import Texts
+from runbook.playbook.top import EVERYWHERE, check_var_names
+
+
+class Checker:
+    """Checks drafts and builds nodes; roles are those of the playbook, in order."""
+
+    def __init__(self, problems: Problems, names: Names, texts: Texts, roles: list[str]) -> None:
+        self.problems = problems
+        self.names = names
+        self.texts = texts
+        self.roles = roles
+
+    def nodes(self, drafts: list[Draft], place: Place, host: Any = None) -> tuple[Node, ...]:
+        """Nodes of drafts that stand in `place`; `host` is what a block around them says."""
+        return tuple(
+            self._step(draft, place, host) if isinstance(draft, StepDraft) else self._block(draft, place, host) for draft in drafts
+        )
+
+    def _step(self, draft: StepDraft, outer: Place, host: Any) -> StepNode:
+        place = self._common(draft, outer)
+        if draft.sound:
+            self._body(draft, place)
+        common = self._common_of(draft, host)
+        if getattr(draft.cls, "NEEDS_HOST", True):
+            self._need_host(draft, common)
+            self.names.targets_of[draft.id] = self._count_targets(common)
+        return StepNode(
+            id=draft.id,
+            named=draft.named,
+            type=draft.type,
+            body=draft.body,
+            common=common,
+            span=self.problems.document.span(draft.path),
+            spans=self._spans(draft),
+        )
+
+    def _block(self, draft: BlockDraft, outer: Place, host: Any) -> BlockNode:
+        place = self._common(draft, outer)
+        for key in NOT_ON_BLOCKS & set(draft.common):
+            self.problems.add(
+                "misplaced-key",
+                f"`{key}` is for a step, not for a block",
+                draft.common_paths[key],
+                "put it on the steps, or use `rescue`",
+                at_key=True,
+            )
+        common = self._common_of(draft, host)
+        parts = {part: self.nodes(drafts, place, common.host) for part, drafts in draft.parts.items()}
+        return BlockNode(
+            id=draft.id,
+            steps=parts.get("block", ()),
+            rescue=parts.get("rescue", ()),
+            always=parts.get("always", ()),
+            common=common,
+            span=self.problems.document.span(draft.path),
+            spans={f"~{key}": self.problems.document.span(path) for key, path in draft.common_paths.items()},
+        )
+
+    # the keys beside the type -----------------------------------------------------------------------------------
+
+    def _common(self, draft: StepDraft | BlockDraft, outer: Place) -> Place:
+        shape = Shape().visit(type_of(CommonKeys), draft.common)
+        for misfit in shape.misfits:
+            where = (*draft.common_paths.get(misfit.path[0], draft.path), *misfit.path[1:]) if misfit.path else draft.path
+            self.problems.add(misfit.code, misfit.summary, where, misfit.hint, at_key=misfit.at == "key")
+        vars = draft.common.get("vars")
+        vars = vars if isinstance(vars, dict) else {}
+        check_var_names(self.problems, vars, draft.common_paths.get("vars", draft.path))
+        place = inside(outer, order=draft.order, vars=vars, loop="loop" in draft.common)
+        own = draft.id if draft.named else None
+        for leaf in shape.leaves:
+            where = (*draft.common_paths[leaf.path[0]], *leaf.path[1:])
+            self._common_text(leaf.path, leaf.text, where, place, outer, own)
+        return place
+
+    def _common_text(self, path: Path, text: str, where: Path, place: Place, outer: Place, own: str | None) -> None:
+        match path:
+            case ("when",):
+                # `when` is decided once for the step, before its loop begins.
+                self.texts.bare(text, where, replace(place, loop=outer.loop), boolean=True)
+            case ("retry", "until"):
+                self.texts.bare(text, where, replace(place, own=own), boolean=True)
+            case ("loop", *_):
+                self.texts.template(text, where, replace(place, loop=outer.loop), self.problems.document)
+            case ("host", *_):
+                self._role(text, where)
+            case ("id",) | ("ignore_errors", *_):
+                if "${{" in text:
+                    self.problems.add("type", f"`{path[0]}` cannot be an expression", where)
+            case ("vars", name, *_):
+                for parsed in self.texts.template(text, where, place, self.problems.document):
+                    if any(one.root == "vars" and one.path[:1] == (name,) for one in parsed.references):
+                        self.problems.add("var-cycle", f"`vars.{name}` needs itself", where, "choose another name")
+            case _:
+                self.texts.template(text, where, place, self.problems.document)
+
+    def _role(self, text: str, where: Path) -> None:
+        if "${{" in text:
+            self.problems.add("type", "`host` cannot be an expression", where, "name a role; `-H ROLE=TARGET` says where that is")
+        elif text != EVERYWHERE and text not in self.roles:
+            hint = suggestion(text, self.roles) or "declare it: `hosts: {gpu: TARGET}`"
+            self.problems.add("unknown-role", f"no role is called `{text}`", where, hint)
+
+    def _common_of(self, draft: StepDraft | BlockDraft, host: Any) -> Common:
+        raw = draft.common
+        given = raw.get("host", host)
+        when, ignore, timeout = raw.get("when"), raw.get("ignore_errors", False), raw.get("timeout")
+        return Common(
+            name=str(raw.get("name") or ""),
+            host=tuple(map(str, given)) if isinstance(given, (list, tuple)) else given if isinstance(given, str) else None,
+            when=str(when).lower() if isinstance(when, bool) else when if isinstance(when, str) else None,
+            loop=raw.get("loop"),
+            timeout=timeout if isinstance(timeout, str) else None,
+            retry=raw["retry"] if isinstance(raw.get("retry"), dict) else None,
+            vars=raw["vars"] if isinstance(raw.get("vars"), dict) else {},
+            ignore_errors=tuple(map(str, ignore)) if isinstance(ignore, list) else ignore is True,
+        )
+
+    def _need_host(self, draft: StepDraft, common: Common) -> None:
+        if common.host is not None or len(self.roles) == 1:
+            return
+        if not self.roles:
+            summary, hint = f"`{draft.type}` needs a host, and the playbook declares none", "add for example `hosts: {box: local}`"
+        else:
+            summary = f"`{draft.type}` needs a `host:`: the playbook has {len(self.roles)} roles"
+            hint = f"add `host: {self.roles[0]}`, or `host: all`"
+        self.problems.add("no-host", summary, (*draft.path, draft.type), hint, at_key=True)
+
+    def _count_targets(self, common: Common) -> int:
+        named = (common.host,) if isinstance(common.host, str) else common.host
+        roles = self.roles if named in (None, (EVERYWHERE,)) else [role for role in named or () if role in self.roles]
+        return sum(self.names.roles[role] for role in roles)
+
+    # the type's own keys ----------------------------------------------------------------------------------------
+
+    def _body(self, draft: StepDraft, place: Place) -> None:
+        shape = Shape().visit(type_of(draft.cls), draft.body)
+        for misfit in shape.misfits:
+            if misfit.path or misfit.code != "missing-key":
+                self.problems.add(misfit.code, misfit.summary, draft.place(misfit.path), misfit.hint, at_key=misfit.at == "key")
+            else:
+                summary = misfit.summary.replace("missing", f"`{draft.type}` needs", 1)
+                self.problems.add(misfit.code, summary, (*draft.path, draft.type), misfit.hint, at_key=True)
+        for leaf in shape.leaves:
+            self.texts.leaf(leaf, draft.place(leaf.path), place, draft)
+        self.texts.forward_reference(draft)
+        step: Any = sketch(draft.cls, draft.body, shape.holes) if not shape.misfits else None
+        for dotted, summary, hint in step.problems() if step is not None else ():
+            path = _path_in(draft.body, dotted)
+            value = _value_at(draft.body, path)
+            if path and isinstance(value, str) and is_whole(value):
+                continue  # what it will hold is not known yet
+            where = draft.place(path)
+            self.problems.add("step", summary, where if path else (*draft.path, draft.type), hint or None, at_key=not path)
+
+    def _spans(self, draft: StepDraft) -> dict[str, Span]:
+        document = self.problems.document
+        spans = {f"~{key}": document.span(path) for key, path in draft.common_paths.items()}
+        for path in _paths(draft.body):
+            spans[".".join(map(str, path))] = document.span(draft.place(path))
+        return spans
+
+
+def _paths(value: Any, path: Path = ()) -> list[Path]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [found for key, item in items for found in ((*path, key), *_paths(item, (*path, key)))]
+
+
+def _path_in(body: Any, dotted: str) -> Path:
+    """A dotted path as keys and indices; keys may hold dots themselves. It ends where the data ends."""
+    path: list[Any] = []
+    rest, value = dotted, body
+    while rest:
+        if isinstance(value, dict):
+            keys = [key for key in value if rest == str(key) or rest.startswith(f"{key}.")]
+            key: Any = max(keys, key=lambda one: len(str(one)), default=None)
+        else:
+            head = rest.split(".", 1)[0]
+            key = int(head) if isinstance(value, list) and head.isdigit() and int(head) < len(value) else None
+        if key is None:
+            break
+        path.append(key)
+        rest, value = rest[len(str(key)) + 1 :], value[key]
+    return tuple(path)
+
+
+def _value_at(value: Any, path: Path) -> Any:
+    for part in path:
+        value = value[part]
+    return value

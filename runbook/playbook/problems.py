@@ -1,0 +1,45 @@
+"""The mistakes found in one document, each with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Union
+
+from runbook.lang.yaml_loader import Document
+from runbook.model.diagnostic import Diagnostic, Severity, Span
+from runbook.playbook.shape import Misfit
+
+Path = tuple[Any, ...]
+Where = Union[Span, None, Callable[[], Union[Span, None]]]
+
+
+class Problems:
+    """Collects diagnostics of `document`; paths are those of its data."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.found: list[Diagnostic] = []
+
+    def add(self, code: str, summary: str, path: Path, hint: str | None = None, *, at_key: bool = False) -> None:
+        """A mistake in a value, or in a key."""
+        self.at(code, summary, self.document.key_span(path) if at_key else self.document.span(path), hint)
+
+    def at(self, code: str, summary: str, place: Where, hint: str | None = None) -> None:
+        """A mistake at a place, or at one that is worked out only now; None for the command line."""
+        span = place() if callable(place) else place
+        self.found.append(Diagnostic(code=code, summary=summary, span=span, hint=hint))
+
+    def add_misfits(self, misfits: list[Misfit], base: Path = ()) -> None:
+        """What a walk over types found, below `base`."""
+        for misfit in misfits:
+            self.add(misfit.code, misfit.summary, (*base, *misfit.path), misfit.hint, at_key=misfit.at == "key")
+
+    def sorted(self) -> list[Diagnostic]:
+        """In file order, each once."""
+        unique = dict.fromkeys(self.found)
+        return sorted(unique, key=lambda one: (one.span.file, one.span.line, one.span.column) if one.span else ("", 0, 0))
+
+
+def has_errors(diagnostics: list[Diagnostic]) -> bool:
+    """Is any of them more than a warning?"""
+    return any(diagnostic.severity is Severity.ERROR for diagnostic in diagnostics)

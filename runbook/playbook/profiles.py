@@ -1,0 +1,49 @@
+"""Engine profiles: text to a `Profile`, or everything that is wrong with it."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from runbook.lang.yaml_loader import load
+from runbook.model.diagnostic import Diagnostic
+from runbook.model.profile import Profile
+from runbook.playbook.convert import dec_hook
+from runbook.playbook.problems import Problems, has_errors
+from runbook.playbook.shape import Shape, type_of
+
+
+def load_profile(source: bytes, file: str) -> tuple[Profile | None, list[Diagnostic]]:
+    """Check a profile's keys, values and regular expressions; None when there is an error among the diagnostics."""
+    document, found = load(source, file)
+    if document is None:
+        return None, found
+    problems = Problems(document)
+    problems.found += found
+    if not isinstance(document.data, dict):
+        problems.add("type", "a profile is a mapping", (), "start with `profile: NAME`")
+        return None, problems.sorted()
+    shape = Shape().visit(type_of(Profile), document.data)
+    problems.add_misfits(shape.misfits)
+    for leaf in shape.leaves:
+        if leaf.extra.get("kind") == "regex":
+            fault = regex_fault(leaf.text)
+            if fault:
+                problems.add("regex", f"`{leaf.text}` is not a regular expression: {fault}", leaf.path)
+        elif "${{" in leaf.text:
+            problems.add("expression", "a profile has no expressions", leaf.path)
+    if has_errors(problems.found):
+        return None, problems.sorted()
+    return msgspec.convert(document.data, Profile, dec_hook=dec_hook), problems.sorted()
+
+
+def regex_fault(text: str) -> str | None:
+    """Why a regular expression does not compile, with the character; None when it does."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        return error.msg if error.pos is None else f"{error.msg}, at character {error.pos + 1}"
+    except (RecursionError, OverflowError) as error:
+        return str(error)
+    return None

@@ -1,0 +1,139 @@
+"""The top level of a playbook: roles, secrets, variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from runbook.lang.expressions import find_expressions
+from runbook.model.diagnostic import Diagnostic, Severity
+from runbook.model.playbook import Secret, Target
+from runbook.playbook.near import nearest, suggestion
+from runbook.playbook.problems import Path, Problems
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+TARGET = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.\\+-]*@)?(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_][A-Za-z0-9_.-]*)(?::(\d{1,5}))?")
+"""An inventory name, an ssh alias, or user@host[:port]; IPv6 addresses in brackets."""
+EVERYWHERE = "all"
+BUILT_IN = ("local", "lab")
+FORM = "write `local`, `lab`, an ssh alias or `user@host:port`"
+
+
+def read_hosts(problems: Problems, raw: Any, roles: Mapping[str, Sequence[str]]) -> dict[str, tuple[Target, ...]]:
+    """Roles and their targets; `roles` are those of the command line, which replace what the file says."""
+    found: dict[str, tuple[Target, ...]] = {}
+    for role, value in raw.items() if isinstance(raw, dict) else ():
+        path: Path = ("hosts", role)
+        if not isinstance(role, str) or not ROLE.fullmatch(role) or role == EVERYWHERE:
+            problems.add(
+                "bad-role",
+                f"`{role}` cannot be the name of a role",
+                path,
+                "use letters, digits, `_` and `-`; `all` means every role",
+                at_key=True,
+            )
+            continue
+        items = value if isinstance(value, list) else [value]
+        if not items:
+            problems.add("empty", f"the role `{role}` has no target", path, FORM)
+        read = [_target(problems, item, (*path, index) if isinstance(value, list) else path) for index, item in enumerate(items)]
+        found[role] = tuple(target for target in read if target is not None)
+    for role, targets in roles.items():
+        if role not in found:
+            problems.at(
+                "unknown-role", f"no role is called `{role}` (from -H)", problems.document.span(("hosts",)), suggestion(role, found)
+            )
+            continue
+        before = found[role][0] if len(found[role]) == 1 else None
+        found[role] = tuple(_replaced(problems, before, text) for text in targets)
+    return found
+
+
+def _target(problems: Problems, item: Any, path: Path) -> Target | None:
+    if isinstance(item, str):
+        _check_target(problems, item, path)
+        return Target(target=item)
+    try:
+        target = msgspec.convert(item, Target)
+    except msgspec.ValidationError:
+        return None  # the shape of the top level is checked apart, and says so with its place
+    _check_target(problems, target.target, (*path, "target"))
+    return target
+
+
+def _check_target(problems: Problems, text: str, path: Path) -> None:
+    if find_expressions(text):
+        problems.add("bad-target", "a target cannot be an expression", path, "give it on the command line: `-H ROLE=TARGET`")
+        return
+    fault = target_fault(text)
+    if fault:
+        problems.add("bad-target", fault, path, FORM)
+
+
+def target_fault(text: str) -> str | None:
+    """Why a text cannot name a target; None when it can. Whether it exists is known only when it is asked."""
+    match = TARGET.fullmatch(text)
+    if match is None:
+        return f"`{text}` cannot name a host"
+    if match[1] and not 0 < int(match[1]) < 65536:
+        return f"`{text}`: there is no port {match[1]}"
+    return None
+
+
+def warn_of_targets(problems: Problems, targets: Mapping[str, tuple[Target, ...]], inventory: Collection[str] | None) -> None:
+    """Nearly the name of an inventory entry: then it is taken as an ssh alias, and that is rarely meant."""
+    known = {*(inventory or ()), *BUILT_IN}
+    for found in targets.values():
+        for target in found:
+            name = target.target
+            if name in known or (not name.isidentifier() and not name.replace("-", "_").isidentifier()):
+                continue
+            close = nearest(name, known, 0.75)
+            if close is not None:
+                span = problems.document.span(("hosts",))
+                summary = f"`{name}` is taken as an ssh alias; the inventory has no such name"
+                problems.found.append(
+                    Diagnostic(code="unknown-host", severity=Severity.WARNING, summary=summary, span=span, hint=f"did you mean `{close}`?")
+                )
+
+
+def _replaced(problems: Problems, before: Target | None, text: str) -> Target:
+    """A target from the command line. How to get in (`via`, `python`, `gpus`) belonged to the one it replaces, so it goes."""
+    fault = target_fault(text)
+    if fault:
+        problems.at("bad-target", f"{fault} (from -H)", problems.document.span(("hosts",)), FORM)
+    return Target(target=text, vars=before.vars if before else {})
+
+
+def read_secrets(problems: Problems, raw: Any) -> tuple[Secret, ...]:
+    """Declared secrets, each once."""
+    found: dict[str, Secret] = {}
+    for index, item in enumerate(raw if isinstance(raw, list) else ()):
+        name = item if isinstance(item, str) else item.get("name") if isinstance(item, dict) else None
+        if not isinstance(name, str):
+            continue
+        path: Path = ("secrets", index) if isinstance(item, str) else ("secrets", index, "name")
+        if not NAME.fullmatch(name):
+            problems.add("bad-name", f"`{name}` is not the name of an environment variable", path, "use letters, digits and `_`")
+        elif name in found:
+            problems.add("duplicate-id", f"the secret `{name}` is declared twice", path, "keep one")
+        required = item.get("required") is True if isinstance(item, dict) else False
+        found.setdefault(name, Secret(name=name, required=required))
+    return tuple(found.values())
+
+
+def check_var_names(problems: Problems, vars: Any, path: Path) -> None:
+    """Names that an expression can say."""
+    for name in vars if isinstance(vars, dict) else ():
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            problems.add(
+                "bad-name",
+                f"`{name}` is not the name of a variable",
+                (*path, name),
+                "use letters, digits and `_`, a letter first",
+                at_key=True,
+            )
