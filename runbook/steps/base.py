@@ -57,6 +57,8 @@ class Patched(msgspec.Struct, frozen=True, kw_only=True):
     side_file: str
     launch: str | None
     probes: tuple[dict[str, Any], ...]
+    written: float = 0.0
+    """Host unix time just before the file was replaced: a process that started earlier cannot have loaded it."""
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
