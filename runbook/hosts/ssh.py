@@ -1,4 +1,4 @@
-"""SSH by Fabric, repaired: the only module that imports fabric and paramiko, and the place where their exceptions are translated.
+"""SSH by Fabric, repaired: the only importer of fabric, with `login` the only one of paramiko. Their exceptions end here.
 
 What stock Fabric does and this connection does not: accept any host key, wait for delayed acknowledgements on each request, wait
 for ever on a dead link or an unfinished connect, read configuration files of its own, print tracebacks of its threads.
@@ -12,23 +12,21 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import fabric
 import paramiko
 import paramiko.ssh_exception as raised
-from paramiko.agent import AgentSSH
-from paramiko.auth_strategy import AuthStrategy
 from paramiko.config import SSHConfig
 
 from runbook.hosts.base import AuthRefused, ConnectFailed, HostKeyRefused, LinkLost, ResolveFailed, Unreachable
 from runbook.hosts.dial import ProxyChild, dial, limit_silence, refused
-from runbook.hosts.failure import HINTS, WAITED, LogTail, no_login
+from runbook.hosts.failure import HINTS, WAITED, LogTail
 from runbook.hosts.host_key import HostKeyPolicy
 from runbook.hosts.known_hosts import Key
-from runbook.hosts.ssh_config import SshSettings, is_default_key
+from runbook.hosts.login import Login
+from runbook.hosts.ssh_config import SshSettings
 from runbook.hosts.watchdog import Watchdog
 from runbook.model.clock import Clock
 
@@ -69,6 +67,8 @@ class SshConnection(fabric.Connection):  # type: ignore[misc]
             _sock=None,
             _opening=threading.Lock(),
             _abandoned=False,
+            _on_close=lambda: None,
+            _deadline=0.0,
             _silence_s=float(interval_s * max(1, settings.alive_count)),
             _log=LogTail(f"{settings.user}@{settings.host}:{settings.port}"),
             _watchdog=Watchdog(self._ping, self._on_lost, interval_s=interval_s, count=settings.alive_count, clock=clock),
@@ -89,17 +89,17 @@ class SshConnection(fabric.Connection):  # type: ignore[misc]
             self._set(_deadline=self._clock.monotonic() + self.budget_s)
             try:
                 self._set(_sock=self._dial(), stage="banner")
+                self._still_wanted()
                 self.connect_kwargs = {
                     "sock": self._sock,
                     "banner_timeout": self._left_s(),
                     "auth_timeout": self._left_s(),
                     "channel_timeout": self._left_s(),
                     "transport_factory": self._transport,
-                    "auth_strategy": _Login(self),
+                    "auth_strategy": Login(self.settings, self.address, self._log, self._enter_login),
                 }
                 super().open()
-                if self._abandoned:
-                    raise LinkLost("the connection was given up while it was being opened")
+                self._still_wanted()
             except Exception as error:
                 failure = self._translated(error)
                 self.close()
@@ -107,6 +107,10 @@ class SshConnection(fabric.Connection):  # type: ignore[misc]
             self._set(stage="link", notes=(*self.notes, *self.policy.notes))
             self._watchdog.heard()
             self._watchdog.start()
+
+    def _still_wanted(self) -> None:
+        if self._abandoned:
+            raise LinkLost("the connection was given up while it was being opened")
 
     def _dial(self) -> Any:
         settings = self.settings
@@ -128,6 +132,10 @@ class SshConnection(fabric.Connection):  # type: ignore[misc]
         options.key_types = [*known, *(name for name in options.key_types if name not in known)]
         return transport
 
+    def _enter_login(self) -> float:
+        self._set(stage="auth")
+        return self._left_s()
+
     def _left_s(self) -> float:
         return max(0.1, self._deadline - self._clock.monotonic())
 
@@ -146,6 +154,19 @@ class SshConnection(fabric.Connection):  # type: ignore[misc]
             raise self._translated(error) from error
         self._set(stage="link")
         return ParamikoChannel(channel, self)
+
+    def open_and_start(self, command: str) -> ParamikoChannel:
+        """Both, or neither: a connection on which nothing can be started is closed."""
+        self.open()
+        try:
+            return self.start(command)
+        except Unreachable:
+            self.close()
+            raise
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Call this when the connection is closed; it may be called twice."""
+        self._set(_on_close=callback)
 
     def heard(self) -> None:
         """Bytes arrived from the peer."""
@@ -170,9 +191,13 @@ class SshConnection(fabric.Connection):  # type: ignore[misc]
 
     def give_up(self) -> Unreachable:
         """Abandon an `open` or `start` that is running in another thread; says how far it had come."""
-        stage = self._reached()
+        failure = self._too_late()
         self._set(_abandoned=True)
         self.close()
+        return failure
+
+    def _too_late(self) -> Unreachable:
+        stage = self._reached()
         return ConnectFailed(f"{self.address}: {WAITED[stage]} within {self.budget_s:g} s", HINTS[stage], stage=stage)
 
     def close(self) -> None:
@@ -183,12 +208,15 @@ class SshConnection(fabric.Connection):  # type: ignore[misc]
             self._proxy.close()
         elif self._sock is not None:
             self._sock.close()
+        self._on_close()
 
     def _reached(self) -> str:
         transport = self.client.get_transport()
         return "key exchange" if self.stage == "banner" and transport is not None and transport.remote_version else str(self.stage)
 
     def _translated(self, error: Exception) -> Unreachable:
+        if not isinstance(error, Unreachable) and self._clock.monotonic() >= self._deadline - 0.05:
+            return self._too_late()
         said = self._proxy.said() if self._proxy is not None else ""
         return translate(error, self._reached(), self.address, said or self._log.disconnect())
 
@@ -210,6 +238,9 @@ def translate(error: BaseException, stage: str, where: str, said: str = "") -> U
         return HostKeyRefused(detail, HINTS["host key"])
     if isinstance(error, (raised.IncompatiblePeer, raised.MessageOrderError)):
         return ConnectFailed(detail, "the server offers no algorithm that is safe enough, or is no SSH server", stage="key exchange")
+    if isinstance(error, raised.ChannelException) and stage == "tcp":
+        hint = "its AllowTcpForwarding forbids it" if error.code == 1 else "check address and port as the jump host sees them"
+        return ConnectFailed(f"the jump host could not connect to {where}: {error.text}", hint, stage="tcp")
     if isinstance(error, raised.ChannelException):
         return ConnectFailed(detail, "the server refuses more channels (MaxSessions) or forwarding", stage="channel")
     cause = error if isinstance(error, OSError) else error.__context__
@@ -233,118 +264,6 @@ class _AskPolicy(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
         self.connection._set(stage="host key")
         self.connection.policy.check(Key(key.get_name(), key.asbytes()))
-
-
-class _Login(AuthStrategy):  # type: ignore[misc]
-    """Public keys in the order of ssh: agent keys that are named in ssh_config, other agent keys, key files. Never a prompt."""
-
-    def __init__(self, connection: SshConnection) -> None:
-        super().__init__(ssh_config=None)
-        self.connection = connection
-        self.unusable: list[str] = []
-
-    def authenticate(self, transport: paramiko.Transport) -> None:
-        """Log in or raise AuthRefused, which names each key that was tried and each that could not be."""
-        settings = self.connection.settings
-        self.connection._set(stage="auth")
-        tried: list[str] = []
-        methods: list[str] = []
-        for label, key in self._keys(settings):
-            tried.append(label)
-            try:
-                further = transport.auth_publickey(settings.user, key)
-            except raised.BadAuthenticationType as error:
-                methods = error.allowed_types
-                break
-            except raised.SSHException:
-                if not transport.is_active():
-                    break
-                continue
-            if not further:
-                return
-            raise AuthRefused(f"{self.connection.address} wants a second factor ({', '.join(further)})", "only public keys are supported")
-        if not tried and self._none_is_enough(transport, methods):
-            return
-        said = self.connection._log.disconnect()
-        raise no_login(
-            self.connection.address, tried=tried, unusable=self.unusable, methods=methods, said=said, alive=transport.is_active()
-        )
-
-    def _none_is_enough(self, transport: paramiko.Transport, methods: list[str]) -> bool:
-        try:
-            return not transport.auth_none(self.connection.user)
-        except raised.BadAuthenticationType as error:
-            methods += error.allowed_types
-        except raised.SSHException:
-            pass  # the server closes after it: the refusal says so
-        return False
-
-    def _keys(self, settings: SshSettings) -> Iterator[tuple[str, paramiko.PKey]]:
-        agent = {key.asbytes(): key for key in self._agent_keys(settings.identity_agent)}
-        left: list[str] = []
-        for path in settings.identity_files:
-            key = agent.pop(_public_blob(path), None)
-            if key is None:
-                left.append(path)
-            else:
-                yield f"{path} (agent)", key
-        if not settings.identities_only:
-            yield from ((f"{key.comment or key.get_name()} (agent)", key) for key in agent.values())
-        for path in left:
-            key = self._load(path, settings.certificate_files)
-            if key is not None:
-                yield path, key
-
-    def _agent_keys(self, path: str) -> tuple[paramiko.AgentKey, ...]:
-        if not path:
-            return ()
-        try:
-            return tuple(_Agent(path, self.connection._left_s()).get_keys())
-        except (OSError, raised.SSHException) as error:
-            self.unusable.append(f"the agent at {path} gave no keys: {error}")
-            return ()
-
-    def _load(self, path: str, certificates: tuple[str, ...]) -> paramiko.PKey | None:
-        for kind in (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey):
-            try:
-                key = kind.from_private_key_file(path)
-            except raised.PasswordRequiredException:
-                self.unusable.append(f"{path} needs a passphrase: load it with `ssh-add {path}`")
-                return None
-            except FileNotFoundError:
-                if not is_default_key(path):
-                    self.unusable.append(f"{path} does not exist")
-                return None
-            except OSError as error:
-                self.unusable.append(f"{path} cannot be read: {error.strerror}")
-                return None
-            except (raised.SSHException, ValueError):
-                continue
-            for certificate in {f"{path}-cert.pub", *certificates}:
-                if Path(certificate).is_file():
-                    key.load_certificate(certificate)
-            return key
-        self.unusable.append(f"{path} is not a private key that can be used (ed25519, ecdsa or rsa)")
-        return None
-
-
-class _Agent(AgentSSH):  # type: ignore[misc]
-    """The agent behind a given socket, asked with a time limit."""
-
-    def __init__(self, path: str, limit_s: float) -> None:
-        super().__init__()
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.settimeout(limit_s)
-        sock.connect(path)
-        self._connect(sock)
-
-
-def _public_blob(path: str) -> bytes:
-    """The wire form of the key's public half, from the file beside it; empty when there is none."""
-    try:
-        return paramiko.pkey.PublicBlob.from_file(f"{path}.pub").key_blob  # type: ignore[no-any-return]
-    except (OSError, ValueError):
-        return b""
 
 
 class ParamikoChannel:

@@ -1,0 +1,167 @@
+"""From the text of a target to a place: `local`, `lab`, a name of hosts.yaml, an ssh alias or an address.
+
+hosts.yaml stands in the working folder or in `$XDG_CONFIG_HOME/runbook/`; of two, the first wins name by name:
+
+    hosts:
+      big-box: {host: gpu7.lab, user: me, port: 2222, via: docker exec -i sglang, python: /opt/conda/bin/python, gpus: [0, 1]}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Union
+
+import msgspec
+
+from runbook.hosts.base import ResolveFailed
+from runbook.model.playbook import Target
+
+FILE = "hosts.yaml"
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A host of hosts.yaml. `host` is an ssh alias or address; without it the name itself is one."""
+
+    host: str = ""
+    user: str = ""
+    port: Union[int, None] = None
+    via: Union[str, list[str]] = ""
+    python: str = ""
+    gpus: Union[list[int], None] = None
+    vars: dict[str, Any] = {}
+
+
+class LabState(msgspec.Struct, frozen=True, kw_only=True):
+    """What a running lab says about itself in lab.json; its other keys are the lab's own."""
+
+    host: str
+    port: int
+    user: str
+    key: str
+    known_hosts: str
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a target is. `kind` is local, lab or ssh; `ssh` the text that ssh would get; `via` the prefix as words."""
+
+    name: str
+    kind: str
+    ssh: str = ""
+    lab: Union[LabState, None] = None
+    via: tuple[str, ...] = ()
+    python: str = ""
+    gpus: Union[list[int], None] = None
+    vars: dict[str, Any] = {}
+
+
+class Inventory:
+    """The hosts of the user's files. `known` is what can be suggested for a misspelt name."""
+
+    def __init__(self, hosts: Mapping[str, Entry], lab_file: Path) -> None:
+        self.hosts = dict(hosts)
+        self._lab_file = lab_file
+
+    @property
+    def known(self) -> list[str]:
+        """All names, `local` and `lab` first."""
+        return ["local", "lab", *self.hosts]
+
+    def place(self, target: Target) -> Place:
+        """Where the target is; what the playbook says about it wins over hosts.yaml. Raises ResolveFailed."""
+        entry = self.hosts.get(target.target, Entry())
+        kind = target.target if target.target in ("local", "lab") else "ssh"
+        return Place(
+            name=target.target,
+            kind=kind,
+            ssh=_ssh_text(target.target, entry) if kind == "ssh" else "",
+            lab=read_lab(self._lab_file) if kind == "lab" else None,
+            via=_words(target.via or entry.via, target.target),
+            python=target.python or entry.python,
+            gpus=target.gpus if target.gpus is not None else entry.gpus,
+            vars={**entry.vars, **target.vars},
+        )
+
+
+def load(cwd: Path | None = None, env: Mapping[str, str] = os.environ) -> Inventory:
+    """Read the user's files. Raises ResolveFailed with file and line for what cannot be read."""
+    home = Path(env.get("HOME") or Path.home())
+    config = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
+    state = Path(env.get("XDG_STATE_HOME") or home / ".local" / "state")
+    hosts: dict[str, Entry] = {}
+    for path in (config / "runbook" / FILE, (cwd or Path.cwd()) / FILE):
+        hosts.update(read_hosts(path))
+    return Inventory(hosts, state / "runbook" / "lab" / "lab.json")
+
+
+def read_lab(path: Path) -> LabState:
+    """The lab's own file. Raises ResolveFailed when no lab is up."""
+    try:
+        return msgspec.convert(json.loads(path.read_text()), LabState)
+    except FileNotFoundError:
+        raise ResolveFailed("the lab is not up", "start it with `runbook lab up`") from None
+    except (OSError, ValueError, msgspec.ValidationError) as error:
+        raise ResolveFailed(f"{path} cannot be read: {error}", "restart the lab: `runbook lab down`, `runbook lab up`") from None
+
+
+def read_hosts(path: Path) -> dict[str, Entry]:
+    """The hosts of one file; none when there is no such file. Raises ResolveFailed with the place of the first mistake."""
+    try:
+        source = path.read_bytes()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ResolveFailed(f"{path} cannot be read: {error.strerror}", "check its rights") from None
+    from runbook.lang.yaml_loader import load as load_yaml
+
+    document, found = load_yaml(source, str(path))
+    wrong = [diagnostic for diagnostic in found if diagnostic.severity == "error"]
+    if document is None or wrong:
+        raise ResolveFailed(f"{wrong[0].span}: {wrong[0].summary}", wrong[0].hint or "")
+    top = document.data if document.data is not None else {"hosts": {}}
+    if not isinstance(top, dict) or set(top) != {"hosts"} or not isinstance(top["hosts"], dict):
+        raise ResolveFailed(
+            f"{path}: hosts.yaml has one key, `hosts:`, a mapping of names to hosts", "write `hosts: {NAME: {host: ADDRESS}}`"
+        )
+    hosts: dict[str, Entry] = {}
+    for name, value in top["hosts"].items():
+        try:
+            hosts[name] = msgspec.convert({} if value is None else value, Entry)
+        except msgspec.ValidationError as error:
+            raise ResolveFailed(f"{document.span(('hosts', name))}: host `{name}`: {_plain(error)}", _FIELDS) from None
+    return hosts
+
+
+def _plain(error: msgspec.ValidationError) -> str:
+    text = str(error).replace("Object contains ", "").replace(" - at `$.", " at `")
+    return text[:1].lower() + text[1:]
+
+
+_FIELDS = "its keys are " + ", ".join(f"`{field}`" for field in Entry.__struct_fields__)
+
+
+def did_you_mean(name: str, known: list[str]) -> str:
+    """A hint for a name that nothing knows: the nearest one of the inventory."""
+    import difflib
+
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean `{near[0]}`?" if near else ""
+
+
+def _words(via: str | list[str], name: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(via)) if isinstance(via, str) else tuple(via)
+    except ValueError as error:
+        raise ResolveFailed(
+            f"`via:` of `{name}` cannot be split into words: {error}", "close the quote, or write `via:` as a list"
+        ) from None
+
+
+def _ssh_text(name: str, entry: Entry) -> str:
+    host = entry.host or name
+    if ":" in host and entry.port and not host.startswith("["):
+        host = f"[{host}]"
+    return (f"{entry.user}@" if entry.user else "") + host + (f":{entry.port}" if entry.port else "")
