@@ -137,7 +137,7 @@ def _findings(story: Story) -> str:
 def _phases(story: Story) -> str:
     rows = []
     for step in story.steps:
-        for phase, following in zip(step.phases, [*step.phases[1:], None], strict=True):
+        for phase, following in zip(step.phases, [*step.phases[1:], None], strict=False):
             until = following.t if following else (step.end.t if step.end else story.last_t)
             began = phase.t - (step.start.t if step.start else phase.t)
             rows.append(

@@ -61,15 +61,15 @@ def _step(end: StepEnded) -> dict[str, Any]:
     return row
 
 
-def cut(value: Any) -> Any:
-    """The same data with each text at most 2 KB; a cut one says where the whole is."""
+def cut(value: Any, cap: int = TEXT_CAP) -> Any:
+    """The same data with each text at most `cap` bytes; a cut one says where the whole is."""
     if isinstance(value, str):
         data = value.encode()
-        return value if len(data) <= TEXT_CAP else data[: TEXT_CAP - 40].decode("utf-8", "ignore") + f" … [cut, whole {RESULT_HINT}]"
+        return value if len(data) <= cap else data[: cap - 40].decode("utf-8", "ignore") + f" … [cut, whole {RESULT_HINT}]"
     if isinstance(value, dict):
-        return {key: cut(item) for key, item in value.items()}
+        return {key: cut(item, cap) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [cut(item) for item in value]
+        return [cut(item, cap) for item in value]
     return value
 
 
@@ -90,7 +90,7 @@ def bounded(answer: dict[str, Any]) -> dict[str, Any]:
         gone.append(f"{name} ({RESULT_HINT})")
     if gone:
         answer["cut"] = gone
-    return answer
+    return answer if len(msgspec.json.encode(answer)) <= OBJECT_CAP else cut(answer, TEXT_CAP // 8)
 
 
 def running(story: Story) -> dict[str, Any]:

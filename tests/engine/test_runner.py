@@ -17,7 +17,7 @@ def ends(events):
 
 
 def test_steps_run_in_order_and_the_first_failure_ends_the_main_part(tmp_path):
-    ended, events, said = play(HEAD + "steps:\n- {id: a, say: passed}\n- {id: b, say: crashed}\n- {id: c, say: passed}\n", tmp_path)
+    ended, _events, said = play(HEAD + "steps:\n- {id: a, say: passed}\n- {id: b, say: crashed}\n- {id: c, say: passed}\n", tmp_path)
     assert ids(said) == ["a", "b"]
     assert (ended.verdict, ended.exit_code, ended.failed_step) == ("crashed", 5, "b")
 
@@ -125,7 +125,7 @@ def test_several_targets_run_and_the_worst_verdict_counts(tmp_path):
     text = "runbook: 1\nhosts: {a: [h1, h2]}\nsteps:\n- {id: s, say: passed}\n- id: t\n  assert: steps.s.hosts['h1'].status == 'passed'\n"
     ended, _, said = play(text, tmp_path)
     assert sorted(said) == [("s", "h1"), ("s", "h2")] and ended.verdict == "passed"
-    ended, events, said = play(text, tmp_path / "2", unreachable=("h2",))
+    ended, _events, said = play(text, tmp_path / "2", unreachable=("h2",))
     assert ended.verdict == "unreachable" and ("s", "h1") in said
     assert "h2 does not answer" in ended.reason and "look at the network" in ended.reason
 

@@ -1,5 +1,7 @@
 """The one loop that waits: it ends on a certain answer, at the end of its box, or when the run is interrupted."""
 
+import itertools
+
 import pytest
 
 from runbook.engine.boxes import NO_BOX, nested
@@ -128,7 +130,7 @@ def test_the_judge_sees_all_of_the_last_two_minutes_and_one_in_thirty_seconds_be
     recent = [t for t in times if t >= 998 - KEEP_S]
     assert recent == [float(t) for t in range(998 - int(KEEP_S), 1000, 2)]
     old = [t for t in times if t < 998 - KEEP_S]
-    assert all(b - a >= THIN_S for a, b in zip(old, old[1:], strict=False)) and len(old) > 20
+    assert all(b - a >= THIN_S for a, b in itertools.pairwise(old)) and len(old) > 20
 
 
 def test_the_smallest_rest_of_all_boxes_counts_and_names_itself():
