@@ -22,6 +22,13 @@ def edit(text: str, edits: Sequence[Edit], path: str) -> str | list[Diagnostic]:
     return problems or text
 
 
+def edit_plain(data: bytes, edits: Sequence[Edit], path: str) -> tuple[bytes, str, str] | list[Diagnostic]:
+    """(new bytes, text before, text after) of a file that is not Python; its bytes need not be valid text."""
+    text = data.decode("utf-8", "surrogateescape")
+    edited = edit(text, edits, path)
+    return edited if isinstance(edited, list) else (edited.encode("utf-8", "surrogateescape"), text, edited)
+
+
 def _edit_problem(text: str, find: str, seen: int, count: int, number: int, path: str) -> Diagnostic:
     if not find:
         return _problem("edit-empty", path, 1, f"replace {number + 1} looks for an empty text", "write the text that is to be replaced")

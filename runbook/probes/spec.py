@@ -45,8 +45,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             if name in RESERVED:
                 found.append(("show", f"every hit already has a `{name}`", "give the value another name"))
             found += [("show", summary, hint) for summary, hint in expression_problems(text)]
-        if self.when:
-            found += [("when", summary, hint) for summary, hint in expression_problems(self.when)]
+        found += [("when", summary, hint) for summary, hint in expression_problems(self.when)] if self.when else []
         return found
 
     def _place_problems(self) -> list[tuple[str, str, str]]:

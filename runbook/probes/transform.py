@@ -29,7 +29,7 @@ from runbook.model.diagnostic import Diagnostic, Span
 from runbook.probes import anchors, payload
 from runbook.probes.edits import edit
 from runbook.probes.source import Insertion, Source, parse, read_text
-from runbook.probes.spec import TOTAL, Edit, Probe, is_plain
+from runbook.probes.spec import TOTAL, Edit, Probe, expression_problems, is_plain
 
 BANNER = "# runbook probes "
 END = BANNER + "end"
@@ -70,9 +70,10 @@ def transform(
     marker: unique to run and patch; the probes' lines carry it. side_file: path on the host that the probes append to. Lines in
     problems are those of the file; where edits change the number of lines, those of the edited text.
     """
+    unfit = [_problem("expression", path, 1, summary, hint) for text in _expressions(probes) for summary, hint in expression_problems(text)]
     decoded = read_text(data, path)
-    if isinstance(decoded, Diagnostic):
-        return [decoded]
+    if isinstance(decoded, Diagnostic) or unfit:
+        return [*unfit, *([decoded] if isinstance(decoded, Diagnostic) else [])]
     text, encoding, bom = decoded
     edited = edit(text, edits, path)
     if isinstance(edited, list):
@@ -143,6 +144,10 @@ def _one_line(text: str) -> str:
 def _probe_config(probe: Probe) -> dict[str, object]:
     plain = [key for key, text in probe.shown().items() if is_plain(text)]
     return {"hits": probe.hits.count, "per": probe.hits.window_s, "plain": plain, "when_plain": not probe.when or is_plain(probe.when)}
+
+
+def _expressions(probes: Sequence[Probe]) -> list[str]:
+    return [text for probe in probes for text in (*probe.shown().values(), probe.when) if text]
 
 
 class _Spot(msgspec.Struct, frozen=True):

@@ -1,0 +1,225 @@
+"""grep: search a window of a log; absence counts only where it could have been seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, Union
+
+import msgspec
+from msgspec import Meta
+
+from runbook.hosts.base import Mark, RemoteError, ScanMatch, ScanReport
+from runbook.model.fields import LaunchRef, Regex, StepRef
+from runbook.model.sample import Sample
+from runbook.model.units import Duration
+from runbook.model.verdict import Diagnosis, Evidence
+from runbook.steps.base import Launched, Step, StepContext, StepResult, Window
+
+START = "start"
+
+
+class Count(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many there may be. Null: no bound."""
+
+    min: Annotated[int | None, Meta(description="at least", ge=0)] = None
+    max: Annotated[int | None, Meta(description="at most", ge=0)] = None
+
+    def text(self) -> str:
+        """For a sentence: "at least 1", "0 to 3"."""
+        if self.min is not None and self.max is not None:
+            return f"{self.min}" if self.min == self.max else f"{self.min} to {self.max}"
+        return f"at most {self.max}" if self.max is not None else f"at least {self.min or 0}"
+
+
+class Grep(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Search a window of a log, split on line feed and carriage return; follows a rotation by inode.
+
+    `absent` passes only when the window could be read whole, its writer was alive or ended inside it, and `control` (if given)
+    was found in it; else the step is undecided and says why.
+    """
+
+    TYPE: ClassVar[str] = "grep"
+    RESULTS: ClassVar[dict[str, str]] = {
+        "matches": "one mapping a line: file, line, offset, before, after, and the named groups of the pattern",
+        "count": "lines that match, also beyond the ones listed",
+        "scanned": "one mapping a file: path, bytes, from, to, inode, writers, complete, gap, control",
+    }
+    EXAMPLE: ClassVar[str] = "grep: {log: server, pattern: 'accept len: (?P<accept>[0-9.]+)', since: chat}"
+
+    log: Annotated[LaunchRef | None, Meta(description="the launch whose log to search")] = None
+    file: Annotated[Union[str, list[str], None], Meta(description="path on the host, or several, instead of `log`")] = None
+    pattern: Annotated[Regex, Meta(description="searched in each line; named groups become fields")]
+    since: Annotated[StepRef, Meta(description="where that step began; `start`: where the writer began")] = START
+    until: Annotated[StepRef | None, Meta(description="where that step ended and 2 s more; left out: now")] = None
+    wait: Annotated[Duration, Meta(description="how long to wait for it")] = Duration(0)
+    expect: Annotated[Literal["present", "absent"], Meta(description="absent: evidence only when it could have been seen")] = "present"
+    count: Annotated[Count | None, Meta(description="bounds on the number of lines")] = None
+    control: Annotated[Regex, Meta(description="something that must be in the window, to show that the log is the right one")] = ""
+    context: Annotated[int, Meta(description="lines before and after each match", ge=0, le=20)] = 2
+
+    def problems(self) -> list[tuple[str, str, str]]:
+        """One source, and bounds that can hold."""
+        found = []
+        if (self.log is None) == (self.file is None):
+            found.append(("", "`grep` needs exactly one of `log`, `file`", "write for example `log: server`"))
+        if self.count and self.expect == "absent":
+            found.append(("count", "`count` has no meaning with `expect: absent`", "leave one of them out"))
+        if self.count and None not in (self.count.min, self.count.max) and self.count.min > self.count.max:  # type: ignore[operator]
+            found.append(("count", "`min` is larger than `max`", "exchange them"))
+        return found
+
+    def plan(self) -> list[str]:
+        """The window and the pattern."""
+        where = f"the log of `{self.log}`" if self.log else ", ".join(self._files())
+        window = f"since {self.since}" + (f" until {self.until}" if self.until else "")
+        return [f"search {where} for `{self.pattern}`, {window}, expect {self.expect}"]
+
+    def run(self, ctx: StepContext) -> StepResult:
+        """Search until it is decided or `wait` is over."""
+        launched = ctx.launched(self.log) if self.log else None
+        if self.log and launched is None:
+            state = "check mode" if ctx.check_mode else f"`{self.log}` has launched nothing"
+            return StepResult(verdict="passed" if ctx.check_mode else "undecided", reason=f"no log to search: {state}")
+        for path in self._files():
+            ctx.watch_log(path)
+        search = Search(self, ctx, launched, ctx.window(self.since, self.until))
+        diagnosis = ctx.watch(search)
+        return StepResult(verdict=diagnosis.verdict, reason=diagnosis.reason, diagnosis=diagnosis, fields=search.fields())
+
+    def wanted(self) -> Count:
+        """The bounds that decide `present`."""
+        return self.count if self.count is not None else Count(min=1)
+
+    def _files(self) -> list[str]:
+        return [] if self.file is None else [self.file] if isinstance(self.file, str) else list(self.file)
+
+
+class Search:
+    """A goal: scans the window and judges what it saw. The last reports are kept for the step's result."""
+
+    every_s = 0.5
+
+    def __init__(self, step: Grep, ctx: StepContext, launched: Launched | None, window: Window) -> None:
+        self.step = step
+        self._ctx = ctx
+        self._launched = launched
+        self._window = window
+        self._paths = [launched.state.log] if launched else step._files()
+        self._since = ctx.clock.now()
+        self.reports: dict[str, ScanReport] = {}
+        self.blind: list[str] = []
+
+    def look(self) -> Sample:
+        """One scan a file; a log that is not there yet is not an answer."""
+        blind = []
+        for path in self._paths:
+            begin, end, missing = self._bounds(path)
+            blind += missing
+            try:
+                self.reports[path] = self._ctx.host.scan(
+                    path, self.step.pattern, begin=begin, end=end, control=self.step.control, context=self.step.context
+                )
+            except RemoteError as problem:
+                blind.append(f"{path}: {problem.summary}")
+        self.blind = blind + self._reading_gaps() + self._silent_writers()
+        now = self._ctx.clock.now()
+        facts = self._ctx.host.facts
+        return Sample(t=now, host=self._ctx.host.name, host_t=now + facts.clock_offset_s, boot_id=facts.boot_id)
+
+    def judge(self, samples: Sequence[Sample], now: float, *, final: bool) -> Diagnosis | None:
+        """Present ends at once when it is found, absent when it is not; otherwise when the wait is over."""
+        over = final or now - self._since >= self.step.wait
+        answer = self._absent() if self.step.expect == "absent" else self._present()
+        return answer if over or answer.rule in ("grep_found", "grep_too_many", "grep_unexpected") else None
+
+    def moved(self, samples: Sequence[Sample]) -> tuple[str | None, str]:
+        """How many lines match so far."""
+        return None, f"{self.count} lines match"
+
+    @property
+    def count(self) -> int:
+        """Lines that match, in all files."""
+        return sum(report.count for report in self.reports.values())
+
+    def fields(self) -> dict[str, Any]:
+        """What `steps.<id>` gives."""
+        matches = [_match(path, match) for path, report in self.reports.items() for match in report.matches]
+        return {"matches": matches, "count": self.count, "scanned": [_scanned(path, report) for path, report in self.reports.items()]}
+
+    def _bounds(self, path: str) -> tuple[Mark | None, Mark | None, list[str]]:
+        """(begin, end, what is not known about them). No end mark: to now, which is more than was asked and never less."""
+        end = self._window.end.get(path) if self._window.end else None
+        state = self._launched.state if self._launched else None
+        own = Mark(state.log_inode, state.log_offset) if state and state.log_inode else None
+        if self.step.since == START:
+            return own, end, []
+        begin = self._window.begin.get(path)
+        if begin is None and state is not None and state.started - self._ctx.host.facts.clock_offset_s >= self._window.since:
+            begin = own  # the writer began inside the window
+        return begin, end, [] if begin else [f"{path}: where it stood when `{self.step.since}` began is not known"]
+
+    def _reading_gaps(self) -> list[str]:
+        gaps = [f"{path}: {report.gap or 'a part could not be read'}" for path, report in self.reports.items() if not report.complete]
+        lost = [path for path, report in self.reports.items() if self.step.control and not report.control_found]
+        return gaps + [f"{path}: the control `{self.step.control}` is not in the window either" for path in lost]
+
+    def _silent_writers(self) -> list[str]:
+        """Logs that nobody was writing to: their silence says nothing."""
+        if self.step.expect != "absent":
+            return []
+        if self._launched is not None:
+            ctx, state = self._ctx, self._ctx.host.launch_state(self._ctx.run.id, self._launched.state.id)
+            ended = None if state.ended is None else state.ended - ctx.host.facts.clock_offset_s
+            if ended is not None and ended < self._window.since:
+                return [f"{state.log}: its writer (pid {state.pid}) had ended before the window began"]
+            return []
+        return [f"{path}: no process has it open for writing" for path, report in self.reports.items() if not report.writers]
+
+    def _present(self) -> Diagnosis:
+        count, wanted = self.count, self.step.wanted()
+        if wanted.max is not None and count > wanted.max:
+            return self._answer("failed", "grep_too_many", f"{count} lines match `{self.step.pattern}`, expected {wanted.text()}")
+        if count < (wanted.min or 0):
+            if self.blind:
+                return self._answer("undecided", "grep_blind", f"{count} lines match, expected {wanted.text()}; {self.blind[0]}")
+            return self._answer(
+                "failed", "grep_too_few", f"{count} lines match `{self.step.pattern}`, expected {wanted.text()}{self._where()}"
+            )
+        rule = "grep_found" if wanted.max is None else "grep_counted"
+        return self._answer("passed", rule, f"{count} lines match{self._first()}")
+
+    def _absent(self) -> Diagnosis:
+        if self.count:
+            return self._answer("failed", "grep_unexpected", f"{self.count} lines match `{self.step.pattern}`{self._first()}")
+        if self.blind:
+            return self._answer("undecided", "grep_blind", f"no line matches, but that proves nothing: {self.blind[0]}")
+        return self._answer("passed", "grep_absent", f"no line matches `{self.step.pattern}`{self._where()}")
+
+    def _answer(self, verdict: str, rule: str, reason: str) -> Diagnosis:
+        proven = "proven" if verdict != "undecided" else None
+        evidence = (
+            Evidence(signal="lines_matched", value=self.count, unit="lines", points_to=verdict),
+            *(Evidence(signal="bytes_searched", value=report.bytes, unit="bytes") for report in self.reports.values()),
+        )
+        return Diagnosis(verdict=verdict, rule=rule, reason=reason, confidence=proven, evidence=evidence, blind=tuple(self.blind))
+
+    def _first(self) -> str:
+        for report in self.reports.values():
+            if report.matches:
+                return f", the first: `{report.matches[0].line[:200]}`"
+        return ""
+
+    def _where(self) -> str:
+        parts = [f"{path} bytes {report.begin} to {report.end}" for path, report in self.reports.items()]
+        return f" in {', '.join(parts)}" if parts else ""
+
+
+def _match(path: str, match: ScanMatch) -> dict[str, Any]:
+    groups = {name: value for name, value in match.groups.items()}
+    place = {"file": path, "line": match.line, "offset": match.offset}
+    return {**groups, **place, "before": list(match.before), "after": list(match.after)}
+
+
+def _scanned(path: str, report: ScanReport) -> dict[str, Any]:
+    place = {"path": path, "bytes": report.bytes, "from": report.begin, "to": report.end, "inode": report.inode}
+    return {**place, "writers": list(report.writers), "complete": report.complete, "gap": report.gap, "control": report.control_found}

@@ -1,0 +1,89 @@
+"""restore: give back the exact bytes, mode, owner and times of what this run patched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta
+
+from runbook.hosts.base import RestoreReport
+from runbook.model.fields import PatchRef
+from runbook.steps.base import Patched, Step, StepContext, StepResult
+
+ALL = "all"
+
+
+class Restore(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Undo a patch, or all patches of this run on the host, newest first.
+
+    A file that somebody else edited since is left alone and named. A patch that never happened has nothing to restore: passed.
+    """
+
+    TYPE: ClassVar[str] = "restore"
+    SHORTHAND: ClassVar[str | None] = "patch"
+    RESULTS: ClassVar[dict[str, str]] = {
+        "restored": "files that have their original bytes again",
+        "already": "files that had them already",
+        "conflicts": "files that somebody else edited since: left alone, with their hashes",
+    }
+    EXAMPLE: ClassVar[str] = "restore: taps"
+
+    patch: Annotated[PatchRef, Meta(description="a patch step's id, or `all`")] = ALL
+
+    def plan(self) -> list[str]:
+        """What it would give back."""
+        return ["restore every file that this run patched" if self.patch == ALL else f"restore the file that `{self.patch}` patched"]
+
+    def run(self, ctx: StepContext) -> StepResult:
+        """Ask the helper, settle what is back, name what is not."""
+        patches = [patch for patch in ctx.patches() if self.patch in (ALL, patch.step)]
+        if not patches:
+            return StepResult(verdict="passed", reason="nothing to restore", fields=_fields([]))
+        if ctx.check_mode:
+            return StepResult(verdict="passed", reason=f"would restore {', '.join(patch.path for patch in patches)}", fields=_fields([]))
+        with ctx.action("restore", ids=[patch.record.id for patch in patches]) as done:
+            reports = ctx.host.restore(ctx.run.id, [patch.record.id for patch in patches])
+            done(states=[report.state for report in reports])
+        left = _settle(ctx, patches, reports)
+        return StepResult(verdict="failed" if left else "passed", reason=_reason(reports, left), fields=_fields(reports, patches))
+
+
+def _settle(ctx: StepContext, patches: Sequence[Patched], reports: Sequence[RestoreReport]) -> list[str]:
+    """Settle the debt of each file that is back; answers a sentence for each that is not."""
+    by_id = {report.id: report for report in reports}
+    left = []
+    for patch in patches:
+        report = by_id.get(patch.record.id)
+        if report is None:
+            left.append(f"{patch.path}: the host has no undo record `{patch.record.id}`")
+        elif report.state in ("restored", "already"):
+            ctx.settle(f"patch:{patch.step}:{ctx.host.name}", report.state)
+        else:
+            what = "was edited by somebody else after the patch" if report.state == "conflict" else "is gone"
+            note = f"; {report.note}" if report.note else ""
+            left.append(f"{report.path} {what}; left alone; the original lies in {patch.record.folder}{note}")
+    return left
+
+
+def _fields(reports: Sequence[RestoreReport], patches: Sequence[Patched] = ()) -> dict[str, Any]:
+    hashes = {patch.record.id: (patch.record.sha256_before, patch.record.sha256_after) for patch in patches}
+
+    def conflict(report: RestoreReport) -> dict[str, Any]:
+        before, after = hashes.get(report.id, ("", ""))
+        told = {"path": report.path, "state": report.state, "note": report.note}
+        return {**told, "sha_before": before, "sha_patched": after, "sha_now": report.sha256_now}
+
+    return {
+        "restored": [report.path for report in reports if report.state == "restored"],
+        "already": [report.path for report in reports if report.state == "already"],
+        "conflicts": [conflict(report) for report in reports if report.state not in ("restored", "already")],
+    }
+
+
+def _reason(reports: Sequence[RestoreReport], left: list[str]) -> str:
+    if left:
+        return "; ".join(left)
+    return "; ".join(
+        f"{report.path} {'restored' if report.state == 'restored' else 'had its original bytes already'}" for report in reports
+    )
