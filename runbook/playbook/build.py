@@ -87,6 +87,7 @@ class _Build:
         if self.data.get("steps") == []:
             self.problems.add("empty", "the playbook has no steps", ("steps",))
         names = self._names([*main, *always], targets)
+        names.broken = reader.broken
         texts = Texts(self.problems, names, self.profiles)
         vars, documents = self._vars(texts)
         self._declare(names, vars, targets, host_vars)

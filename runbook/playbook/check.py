@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from runbook.lang.expressions import is_whole
+from runbook.lang.tokens import is_whole
 from runbook.model.diagnostic import Span
 from runbook.model.playbook import BlockNode, Common, Node, StepNode
 from runbook.playbook.convert import sketch

@@ -80,6 +80,8 @@ class Reader:
         self.steps = 0
         self.blocks = 0
         self.ids: dict[str, Path] = {}
+        self.broken: set[str] = set()
+        """Ids of steps whose type cannot be told: what refers to them is right."""
 
     def read(self, items: Any, path: Path) -> list[Draft]:
         """A list of steps; what is no step is reported and left out."""
@@ -101,6 +103,7 @@ class Reader:
         kinds = types + (["block"] if "block" in item else [])
         unknown = [key for key in item if key not in self.table and key not in COMMON and key not in BLOCK]
         if not kinds:
+            self.broken.add(str(item.get("id")))
             self._without_type(item, unknown, path)
             return None
         for extra in kinds[1:]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from runbook.lang.expressions import Parsed, Reference
+from runbook.lang.parse import Parsed, Reference
 from runbook.playbook.drafts import StepDraft
 from runbook.playbook.near import suggestion
 from runbook.playbook.problems import Problems, Where
@@ -41,6 +41,8 @@ class Names:
     problems: Problems
     steps: dict[str, StepDraft] = field(default_factory=dict)
     """Steps that have an id of their own."""
+    broken: set[str] = field(default_factory=set)
+    """Ids of steps that are reported as broken; references to them are no second mistake."""
     all_steps: list[StepDraft] = field(default_factory=list)
     vars: set[str] = field(default_factory=set)
     set_by: dict[str, int] = field(default_factory=dict)
@@ -123,6 +125,8 @@ class Names:
             return
         id = str(path[0])
         step = self.steps.get(id)
+        if step is None and id in self.broken:
+            return
         if step is None:
             self.problems.at(
                 "unknown-step-id", f"no step has the id `{id}`", span, suggestion(id, self.steps, "steps.") or "give the step an `id:`"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
+from runbook.lang.regex import compiled
 from runbook.lang.yaml_loader import load
 from runbook.model.diagnostic import Diagnostic
 from runbook.model.profile import Profile
@@ -28,22 +27,11 @@ def load_profile(source: bytes, file: str) -> tuple[Profile | None, list[Diagnos
     problems.add_misfits(shape.misfits)
     for leaf in shape.leaves:
         if leaf.extra.get("kind") == "regex":
-            fault = regex_fault(leaf.text)
+            _, fault = compiled(leaf.text)
             if fault:
-                problems.add("regex", f"`{leaf.text}` is not a regular expression: {fault}", leaf.path)
+                problems.add("regex", fault, leaf.path)
         elif "${{" in leaf.text:
             problems.add("expression", "a profile has no expressions", leaf.path)
     if has_errors(problems.found):
         return None, problems.sorted()
     return msgspec.convert(document.data, Profile, dec_hook=dec_hook), problems.sorted()
-
-
-def regex_fault(text: str) -> str | None:
-    """Why a regular expression does not compile, with the character; None when it does."""
-    try:
-        re.compile(text)
-    except re.error as error:
-        return error.msg if error.pos is None else f"{error.msg}, at character {error.pos + 1}"
-    except (RecursionError, OverflowError) as error:
-        return str(error)
-    return None

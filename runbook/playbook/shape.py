@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec.inspect as mi
 
-from runbook.lang.expressions import is_whole
+from runbook.lang.tokens import is_whole
 from runbook.model.units import UnitError
 from runbook.playbook.near import suggestion
 
@@ -111,7 +111,7 @@ def shown(value: Any) -> str:
     if isinstance(value, (int, float)):
         return f"the number `{value}`"
     if isinstance(value, str):
-        return f"`{value}`" if len(value) <= 40 else f"`{value[:37]}…`"
+        return f"the text `{value}`" if len(value) <= 40 else f"the text `{value[:37]}…`"
     return "a mapping" if isinstance(value, dict) else "a list"
 
 
@@ -275,6 +275,8 @@ def _hint(type_: Any, value: Any) -> str | None:
         choices = [str(item) for part in parts if isinstance(part, mi.LiteralType) for item in part.values]
         if any(isinstance(part, mi.BoolType) for part in parts) and value.lower() in ("yes", "no", "on", "off", "true", "false"):
             return f"write `{'true' if value.lower() in ('yes', 'on', 'true') else 'false'}`"
+        if any(isinstance(part, (mi.IntType, mi.FloatType)) for part in parts) and value.strip().isdigit():
+            return f"drop the quotes: write `{value.strip()}`"
         close = suggestion(value, choices) if choices else None
         return close if close and close.startswith("did you mean") else None
     if isinstance(value, (int, float)) and any(isinstance(part, mi.StrType) for part in parts):

@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec.inspect as mi
 
-from runbook.lang.expressions import Parsed, ParseProblem, find_expressions, is_whole, parse
-from runbook.lang.shell_text import shell_problems
+from runbook.lang.parse import Parsed, ParseProblem, parse
+from runbook.lang.regex import compiled
+from runbook.lang.tokens import find_expressions, is_whole
 from runbook.lang.yaml_loader import Document
 from runbook.playbook.drafts import StepDraft
 from runbook.playbook.names import Names, Place
 from runbook.playbook.near import suggestion
 from runbook.playbook.problems import Path, Problems, Where
-from runbook.playbook.profiles import regex_fault
 from runbook.playbook.shape import Leaf, Shape, bare, type_of
 
 ARGV_KEYS = frozenset({"command", "argv"})
@@ -42,7 +42,7 @@ class Texts:
             found = self.template(leaf.text, where, place, self.problems.document)
             if kind == "shell" or leaf.path[0] in ARGV_KEYS:
                 self._secrets_in_argv(leaf.text, found, where)
-            if kind == "shell":
+            if kind == "shell" and found:
                 self._shell(leaf.text, where, found)
             elif "${{" not in leaf.text:
                 self._plain(leaf, where, step)
@@ -112,6 +112,8 @@ class Texts:
                 self.problems.at("secret-in-argv", summary, part_of(self.problems.document, where, text.find("${{"), 3), hint)
 
     def _shell(self, text: str, where: Path, expressions: list[Parsed]) -> None:
+        from runbook.lang.shell_text import shell_problems  # brings the evaluator, which few playbooks need to be checked
+
         for problem in shell_problems(text):
             if problem.code != "secret-in-shell":  # reported above, for argv as well
                 self.problems.at(
@@ -136,11 +138,9 @@ class Texts:
             self._reference(text, leaf.extra, where, step)
 
     def _regex(self, text: str, where: Path) -> None:
-        fault = regex_fault(text)
+        _, fault = compiled(text)
         if fault:
-            self.problems.add(
-                "regex", f"`{text}` is not a regular expression: {fault}", where, "put `\\` before a sign that is meant as itself"
-            )
+            self.problems.add("regex", fault, where, "put `\\` before a sign that is meant as itself")
 
     def _python(self, text: str, where: Path) -> None:
         try:
@@ -155,6 +155,8 @@ class Texts:
     def _reference(self, id: str, extra: dict[str, Any], where: Path, step: StepDraft) -> None:
         wanted = extra["to"]
         fitting = {name: draft for name, draft in self.names.steps.items() if wanted in ("any", draft.type)}
+        if id in self.names.broken:
+            return
         target = self.names.steps.get(id)
         word = "step" if wanted == "any" else f"`{wanted}` step"
         if target is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from runbook.lang.expressions import find_expressions
+from runbook.lang.tokens import find_expressions
 from runbook.model.diagnostic import Diagnostic, Severity
 from runbook.model.playbook import Secret, Target
 from runbook.playbook.near import nearest, suggestion
