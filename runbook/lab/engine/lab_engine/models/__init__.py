@@ -1,0 +1,1 @@
+"""Model definitions: the target and its EAGLE-3 draft."""

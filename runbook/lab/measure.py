@@ -1,0 +1,59 @@
+"""Acceptance length of a target and its draft, for the right way of feeding the draft and for the wrong ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from runbook.lab.sources import import_engine
+
+import_engine()
+from lab_engine import loader  # type: ignore[import-not-found]  # noqa: E402
+from lab_engine.models.llama import LlamaForCausalLM  # type: ignore[import-not-found]  # noqa: E402
+from lab_engine.models.llama_eagle3 import LlamaForCausalLMEagle3  # type: ignore[import-not-found]  # noqa: E402
+from lab_engine.speculative.eagle_worker import EagleWorker  # type: ignore[import-not-found]  # noqa: E402
+
+FEEDS: dict[str, tuple[list[int] | None, bool]] = {
+    "right": ([0, 2, 4], False),
+    "bypass": (None, False),
+    "zeros": ([0, 2, 4], True),
+    "swapped": ([4, 2, 0], False),
+    "off_by_one": ([1, 3, 5], False),
+    "last_three_times": ([5, 5, 5], False),
+}
+"""What the draft is handed: the target layers whose outputs are captured (none: the plain final hidden states), or zeros."""
+
+
+def measure(weights: Path, prompts: int = 32, tokens: int = 96) -> dict[str, float]:
+    """Mean accepted tokens per verify, bonus included (best: 5), over random prompts of 16 symbols, greedy."""
+    return {feed: round(acceptance(weights, feed, prompts, tokens)[0], 3) for feed in FEEDS}
+
+
+@torch.no_grad()
+def acceptance(weights: Path, feed: str, prompts: int, tokens: int) -> tuple[float, float]:
+    """(mean over all verifies, worst prompt) for one way of feeding."""
+    worker = _worker(weights, *FEEDS[feed])
+    generator = torch.Generator().manual_seed(7)
+    verifies, made, worst = 0, 0, 5.0
+    for _ in range(prompts):
+        prompt = torch.randint(0, worker.target.config["vocab_size"], (16,), generator=generator).tolist()
+        sequence = worker.sequence(prompt, 16 + tokens + 8)
+        worker.prefill(sequence)
+        while len(sequence.ids) < 16 + tokens:
+            worker.step(sequence)
+        verifies += sequence.verifies
+        made += sequence.accepted + sequence.verifies
+        worst = min(worst, 1 + sequence.accepted / sequence.verifies)
+    return made / verifies, worst
+
+
+def _worker(weights: Path, layers: list[int] | None, blank: bool) -> EagleWorker:
+    target = loader.build(LlamaForCausalLM, loader.config_of(weights / "tiny"))
+    loader.load(target, weights / "tiny")
+    draft = loader.build(LlamaForCausalLMEagle3, loader.config_of(weights / "tiny-eagle3"))
+    loader.load(draft, weights / "tiny-eagle3")
+    draft.set_embed(target.model.embed_tokens.weight)
+    if layers is not None:
+        target.set_eagle3_layers_to_capture(layers)
+    return EagleWorker(target, draft, num_steps=4, blank=blank)
