@@ -275,7 +275,7 @@ class Session:
         return b""
 
     def _hand_out(self, header: dict[str, Any], blob: bytes) -> None:
-        id = 0 if "hello" in header else header.get("id")
+        id = 0 if "hello" in header else int(header["id"])
         with self._state_lock:
             exchange = self._pending.get(id) if "event" in header else self._pending.pop(id, None)
         if exchange is not None:

@@ -16,7 +16,6 @@ FLAGS = "-ISc"  # no user site, no PYTHON* variables, no site, nothing importabl
 STUB = "import sys,zlib;f=sys.stdin.buffer;exec(zlib.decompress(f.read(int(f.read(8),16))))"
 OLDEST = (3, 8)
 PACKAGE = "rbhost"
-SOURCES = None  # module name -> source of this package, once started by the stub
 
 
 def block(text):
@@ -55,12 +54,11 @@ class Importer:
 
     def find_spec(self, fullname, path=None, target=None):
         """Part of the import protocol: ours or None."""
-        from importlib.machinery import ModuleSpec
-
         top, _, name = fullname.partition(".")
         if top != PACKAGE or (name or "__init__") not in self.sources:
             return None
-        return ModuleSpec(fullname, self, origin="<%s>" % fullname, is_package=not name)
+        kind = type(sys.__spec__)  # ModuleSpec, without an import inside of an import
+        return kind(fullname, self, origin="<%s>" % fullname, is_package=not name)  # type: ignore[arg-type]
 
     def create_module(self, spec):
         """Part of the import protocol: the default module."""
@@ -88,7 +86,7 @@ def start(stream):
     if sys.version_info < OLDEST:
         sys.exit("python %d.%d is too old: %d.%d or later is needed" % (sys.version_info[:2] + OLDEST))
     sys.meta_path.insert(0, Importer(sources))
-    importlib.import_module(PACKAGE).SOURCES = sources
+    importlib.import_module(PACKAGE).SOURCES = sources  # type: ignore[attr-defined]
     importlib.import_module(PACKAGE + "." + given["entry"]).main(stream, given["args"])
 
 

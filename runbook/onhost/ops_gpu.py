@@ -34,28 +34,31 @@ def look(ctx: Any, tool: str, indices: Optional[List[int]], deadline: float) -> 
         if busy:
             return {"blind": busy}
         memory = lock.run(gpu_read.gpu_question(tool), deadline)
-        found = {"blind": memory.blind} if memory.blind else gpu_read.read_gpus(memory.code, memory.stdout, memory.stderr)
+        found: Dict[str, Any] = {"blind": memory.blind} if memory.blind else gpu_read.read_gpus(*memory[:3])
         if "blind" in found:
             return found
-        apps = lock.run(gpu_read.app_question(tool), deadline)
+        answer = lock.run(gpu_read.app_question(tool), deadline)
     finally:
         lock.close()
-    named = {"blind": apps.blind} if apps.blind else gpu_read.read_apps(apps.code, apps.stdout, apps.stderr)
-    if "blind" in named:
-        found["faults"].append("holders not named: " + named["blind"])
-    table = procs.visible(procs.process_table(), ctx.scope)
-    wanted = [gpu for gpu in found["gpus"] if indices is None or gpu["index"] in indices]
+    apps: Dict[str, Any] = {"blind": answer.blind} if answer.blind else gpu_read.read_apps(*answer[:3])
+    listed = [gpu["index"] for gpu in found["gpus"]]
+    missing = sorted(set(indices or ()) - set(listed))
+    if missing:
+        return {"blind": "nvidia-smi lists no GPU %s; it lists %s" % (missing, listed)}
+    faults = found["faults"] + (["holders not named: " + apps["blind"]] if "blind" in apps else [])
+    wanted = [dict(gpu, faults=faults) for gpu in found["gpus"] if indices is None or gpu["index"] in indices]
+    name_holders(wanted, apps.get("apps", []), procs.visible(procs.process_table(), ctx.scope))
+    return {"gpus": wanted}
+
+
+def name_holders(gpus: List[Dict[str, Any]], apps: List[Dict[str, Any]], table: Dict[int, procs.Stat]) -> None:
+    """Add `holders` to each GPU: those that the tool lists, and those that only an open device file gives away."""
     devices = device_holders(table)
     minors = device_minors()
-    for gpu in wanted:
-        memory_of = {app["pid"]: app["used"] for app in named.get("apps", ()) if app["uuid"] == gpu["uuid"]}
-        pids = set(memory_of) | devices.get(minors.get(gpu["uuid"], gpu["index"]), set())
-        gpu["holders"] = [holder(pid, memory_of.get(pid), table) for pid in sorted(pids)]
-        gpu["faults"] = found["faults"]
-    missing = sorted(set(indices or ()) - {gpu["index"] for gpu in wanted})
-    if missing:
-        return {"blind": "nvidia-smi lists no GPU %s; it lists %s" % (missing, [gpu["index"] for gpu in found["gpus"]])}
-    return {"gpus": wanted}
+    for gpu in gpus:
+        used = {app["pid"]: app["used"] for app in apps if app["uuid"] == gpu["uuid"]}
+        pids = set(used) | devices.get(minors.get(gpu["uuid"], gpu["index"]), set())
+        gpu["holders"] = [holder(pid, used.get(pid), table) for pid in sorted(pids)]
 
 
 def device_holders(table: Dict[int, procs.Stat]) -> Dict[int, Set[int]]:
