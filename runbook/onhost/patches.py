@@ -1,0 +1,342 @@
+"""Patching a file so that it can always be undone, whatever dies in between.
+
+    record (original bytes, synced) -> file replaced (one rename) -> bytecode removed          patch
+    file replaced back (one rename) -> bytecode removed -> record closed                       restore
+
+The record is whole before the file changes, and both replacements are one rename of a file that already has its mode, owner
+and times: a crash leaves the patched or the original bytes, and `restore` recognises either by its hash. A record is open until
+the original bytes are back. Patches of one file stack: each record keeps the bytes that it found, restored newest first.
+"""
+
+import contextlib
+import hashlib
+import os
+import shlex
+import shutil
+import stat
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from . import bytecode
+from .errors import OpError
+from .files import atomic_write, sync_folder
+from .runfolder import RunFolder, checked_name, locked, read_json, write_json
+
+MOST_SOURCE = 64 << 20
+MOST_RECORDS = 5000
+
+HOW_TO = """\
+{path}
+was changed by runbook (run {run}, patch {id}). The bytes before the change lie beside this text, in `original`.
+
+See which bytes are there now:
+
+    sha256sum {quoted}
+        {after}  the patched file: restore it as below
+        {before}  the original: nothing to do
+        anything else: somebody edited it since; compare before you overwrite it
+
+Restore it:
+
+    cp {original} {temp}
+    chmod {mode:o} {temp}
+    chown {uid}:{gid} {temp}
+    touch -d @{seconds} {temp}
+    mv {temp} {quoted}
+    rm -f {cache}
+
+Then remove this folder.
+"""
+
+
+def digest(data: bytes) -> str:
+    """sha256, hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _denied(path: str, why: str, hint: str) -> OpError:
+    return OpError("permission", "cannot patch %s: %s" % (path, why), hint)
+
+
+def _read_target(path: str) -> Tuple[bytes, os.stat_result]:
+    """Bytes and status of a regular file, both of the same open file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise OpError("not_found", "%s does not exist" % path, "check the path or the module's name") from None
+    except OSError as error:
+        raise OpError("permission", "cannot read %s: %s" % (path, error.strerror), "connect as a user who may read it") from None
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(fd)
+        raise OpError("unsupported", "%s is not a regular file" % path, "name the source file itself")
+    with os.fdopen(fd, "rb") as source:
+        data = source.read(MOST_SOURCE + 1)
+    if len(data) > MOST_SOURCE:
+        raise OpError("unsupported", "%s is larger than %d MiB" % (path, MOST_SOURCE >> 20), "this is no source file")
+    return data, status
+
+
+def _check_rights(path: str, status: os.stat_result) -> None:
+    """Refuse, before anything is written, what the replacement could not do or could not undo."""
+    folder = os.path.dirname(path)
+    if os.statvfs(folder).f_flag & os.ST_RDONLY:
+        raise _denied(path, "its file system is read-only", "patch a writable copy, for example a development install")
+    if not status.st_mode & 0o222 or not os.access(path, os.W_OK):
+        raise _denied(path, "the file is read-only (mode %o)" % stat.S_IMODE(status.st_mode), "`chmod u+w` it, or patch a writable copy")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise _denied(path, "its folder %s is not writable" % folder, "connect as the owner of the installation")
+    if status.st_uid != os.geteuid() and os.geteuid() != 0:
+        raise _denied(path, "it belongs to uid %d and would change its owner" % status.st_uid, "connect as its owner")
+
+
+def _refuse_other_run(state_dir: str, run: str, path: str) -> None:
+    for record in records(state_dir):
+        if record["path"] == path and record["run"] != run and record["state"] == "open":
+            hint = "wait for that run, or `runbook restore %s`" % record["run"]
+            raise OpError(
+                "busy",
+                "%s carries the patch `%s` of run %s" % (path, record["id"], record["run"]),
+                hint,
+                {"run": record["run"], "id": record["id"]},
+            )
+
+
+def records(state_dir: str, run: Optional[str] = None) -> List[Dict[str, Any]]:
+    """Undo records of one run or of all, oldest first; each with `folder`. At most 5,000 are read."""
+    runs = os.path.join(state_dir, "runs")
+    found: List[Dict[str, Any]] = []
+    for name in _names(runs) if run is None else [run]:
+        for id in _names(os.path.join(runs, name, "undo")):
+            folder = os.path.join(runs, name, "undo", id)
+            record = read_json(os.path.join(folder, "record.json")) if "." not in id[:1] and len(found) < MOST_RECORDS else None
+            if record is not None:
+                found.append({**record, "folder": folder})
+    return sorted(found, key=lambda record: record["seq"])
+
+
+def open_records(state_dir: str, run: str) -> List[Dict[str, Any]]:
+    """What this run still has to undo, oldest first."""
+    return [record for record in records(state_dir, run) if record["state"] == "open"]
+
+
+def view(record: Dict[str, Any]) -> Dict[str, Any]:
+    """The part of a record that the controller is told."""
+    return {
+        key: record[key] for key in ("id", "run", "path", "folder", "sha256_before", "sha256_after", "mode", "mtime_ns", "undo_after_s")
+    }
+
+
+def _names(folder: str) -> List[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _temp_of(path: str, run: str, id: str) -> str:
+    """Where the next bytes are put before the rename. No .py at its end: nothing imports it. Fixed, so that a crash's rest is found."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, (".%s.%s-%s" % (name, run, id))[:200] + ".tmp")
+
+
+def _how_to(record: Dict[str, Any], folder: str) -> str:
+    path, cache = record["path"], os.path.join(os.path.dirname(record["path"]), "__pycache__")
+    stem = os.path.splitext(os.path.basename(path))[0]
+    return HOW_TO.format(
+        path=path,
+        run=record["run"],
+        id=record["id"],
+        quoted=shlex.quote(path),
+        after=record["sha256_after"],
+        before=record["sha256_before"],
+        original=shlex.quote(os.path.join(folder, "original")),
+        temp=shlex.quote(record["temp"]),
+        mode=record["mode"],
+        uid=record["uid"],
+        gid=record["gid"],
+        seconds="%d.%09d" % divmod(record["mtime_ns"], 10**9),
+        cache=shlex.quote(os.path.join(cache, stem + ".")) + "*.pyc",
+    )
+
+
+def _write_record(place: RunFolder, record: Dict[str, Any], original: bytes) -> str:
+    """Put the undo record on disk whole, under its final name in one rename; answers its folder."""
+    folder = os.path.join(place.undo, record["id"])
+    partial = os.path.join(place.undo, "." + record["id"])
+    for stale in (partial, folder):  # a crashed try, or a closed record of the same id
+        if os.path.isdir(stale):
+            shutil.rmtree(stale)
+    os.mkdir(partial, 0o700)
+    atomic_write(os.path.join(partial, "original"), original, 0o600)
+    atomic_write(os.path.join(partial, "HOW_TO_RESTORE.txt"), _how_to(record, folder).encode("utf-8", "surrogateescape"), 0o600)
+    write_json(os.path.join(partial, "record.json"), record)
+    os.rename(partial, folder)
+    sync_folder(place.undo)
+    return folder
+
+
+def _replace(record: Dict[str, Any], data: bytes, mtime_ns: int) -> None:
+    """Give the file these bytes, with the mode, owner and extended attributes of the record, in one rename."""
+    path, temp = record["path"], record["temp"]
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temp)
+    fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as out:
+            out.write(data)
+            out.flush()
+            if os.geteuid() == 0 or record["gid"] != os.fstat(fd).st_gid:
+                os.fchown(fd, record["uid"], record["gid"])
+            _copy_attributes(path, fd)
+            os.fchmod(fd, record["mode"])
+            os.utime(fd, ns=(record["atime_ns"], mtime_ns))
+            os.fsync(fd)
+        os.replace(temp, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temp)
+        raise
+    sync_folder(os.path.dirname(path))
+
+
+def _copy_attributes(path: str, fd: int) -> None:
+    """Carry extended attributes (ACLs, labels) over, as far as this user and file system may."""
+    try:
+        names = os.listxattr(path)
+    except OSError:
+        return  # the file system has none
+    for name in names:
+        with contextlib.suppress(OSError):  # security.* is root's; the folder's default stands then
+            os.setxattr(fd, name, os.getxattr(path, name))
+
+
+def patch(
+    state_dir: str, run: str, id: str, path: str, expect_sha256: str, data: bytes, undo_after_s: float, announce: Any = None
+) -> Dict[str, Any]:
+    """Replace a file's bytes after their undo record is on disk; answers the record.
+
+    `announce` is called between the two, so that whoever owns the undo timer knows of it first. Raises OpError with code changed,
+    busy, exists, permission, not_found, unsupported or failed; then the file is as it was.
+    """
+    place, real = RunFolder(state_dir, run), os.path.realpath(path)
+    checked_name(id, "patch")
+    if undo_after_s < 1:
+        raise OpError("bad_request", "undo_after %.3g s is below 1 s" % undo_after_s, "write for example `undo_after: 2h`")
+    place.create()
+    with locked(os.path.join(state_dir, "undo.lock")):
+        original, status = _read_target(real)
+        if digest(original) != expect_sha256:
+            raise OpError(
+                "changed", "%s is not the file that was read" % real, "look who edits it, then run again", {"sha256_now": digest(original)}
+            )
+        _refuse_other_run(state_dir, run, real)
+        if any(record["id"] == id for record in open_records(state_dir, run)):
+            raise OpError("exists", "run %s already has an open patch `%s`" % (run, id), "restore it first")
+        _check_rights(real, status)
+        record = {
+            "id": id,
+            "run": run,
+            "path": real,
+            "asked": path,
+            "temp": _temp_of(real, run, id),
+            "sha256_before": expect_sha256,
+            "sha256_after": digest(data),
+            "mode": stat.S_IMODE(status.st_mode),
+            "uid": status.st_uid,
+            "gid": status.st_gid,
+            "mtime_ns": status.st_mtime_ns,
+            "atime_ns": status.st_atime_ns,
+            "undo_after_s": undo_after_s,
+            "seq": time.time_ns(),
+            "state": "open",
+        }
+        _apply(place, record, original, data, announce)
+    left = bytecode.remove_compiled(real)
+    return {**view({**record, "folder": os.path.join(place.undo, id)}), "bytecode_left": left}
+
+
+def _apply(place: RunFolder, record: Dict[str, Any], original: bytes, data: bytes, announce: Any) -> None:
+    try:
+        folder = _write_record(place, record, original)
+    except OSError as error:
+        raise OpError(
+            "failed", "cannot write the undo record in %s: %s" % (place.undo, error.strerror), "nothing was changed; free space there"
+        ) from None
+    try:
+        if announce is not None:
+            announce()
+        _replace(record, data, bytecode.fresh_mtime_ns(record["mtime_ns"], time.time_ns()))
+    except OSError as error:
+        shutil.rmtree(folder)
+        code = "permission" if isinstance(error, PermissionError) else "failed"
+        raise OpError(code, "cannot replace %s: %s" % (record["path"], error.strerror), "nothing was changed") from None
+
+
+def restore(state_dir: str, run: str, ids: Optional[List[str]] = None) -> List[Dict[str, Any]]:
+    """Undo these patches of a run, or all, newest first; answers one report each. Each is tried, whatever became of the others."""
+    if not RunFolder(state_dir, run).exists():
+        return [_report(id, "", "already", "", "no record of it on this host") for id in ids or []]
+    with locked(os.path.join(state_dir, "undo.lock")):
+        found = records(state_dir, run)
+        known = {record["id"] for record in found}
+        reports = [_restore_one(record, found) for record in reversed(found) if ids is None or record["id"] in ids]
+    return reports + [_report(id, "", "already", "", "no record of it on this host") for id in ids or [] if id not in known]
+
+
+def _report(id: str, path: str, state: str, sha256_now: str, note: str = "") -> Dict[str, Any]:
+    return {"id": id, "path": path, "state": state, "sha256_now": sha256_now, "note": note}
+
+
+def _restore_one(record: Dict[str, Any], all_records: List[Dict[str, Any]]) -> Dict[str, Any]:
+    id, path = record["id"], record["path"]
+    if record["state"] != "open":
+        return _report(id, path, "already", "", "restored before")
+    with contextlib.suppress(OSError):
+        os.unlink(record["temp"])  # what a killed writer left
+    try:
+        now, _ = _read_target(path)
+        sha = digest(now)
+        if sha == record["sha256_before"] != record["sha256_after"]:
+            return _close(record, "already", sha)
+        if sha != record["sha256_after"]:
+            return _report(id, path, "conflict", sha, _conflict_note(record, sha, all_records))
+        _put_back(record)
+    except OpError as error:
+        return _report(
+            id,
+            path,
+            "missing" if error.code == "not_found" else "conflict",
+            "",
+            "%s; the original is kept in %s" % (error, record["folder"]),
+        )
+    except OSError as error:
+        return _report(id, path, "conflict", "", "cannot write it: %s; the original is kept in %s" % (error.strerror, record["folder"]))
+    return _close(record, "restored", record["sha256_before"])
+
+
+def _put_back(record: Dict[str, Any]) -> None:
+    """Replace the patched file by the original bytes, which must still be the ones that were found."""
+    with open(os.path.join(record["folder"], "original"), "rb") as source:
+        original = source.read()
+    if digest(original) != record["sha256_before"]:
+        raise OpError("conflict", "the kept original of %s is damaged" % record["path"])
+    _replace(record, original, record["mtime_ns"])
+
+
+def _close(record: Dict[str, Any], state: str, sha: str) -> Dict[str, Any]:
+    left = bytecode.remove_compiled(record["path"])
+    kept = {key: value for key, value in record.items() if key not in ("folder", "format")}
+    write_json(os.path.join(record["folder"], "record.json"), {**kept, "state": state})
+    return _report(record["id"], record["path"], state, sha, "; ".join("stale bytecode stays: " + item for item in left))
+
+
+def _conflict_note(record: Dict[str, Any], sha: str, all_records: List[Dict[str, Any]]) -> str:
+    later = [
+        other["id"]
+        for other in all_records
+        if other["path"] == record["path"] and other["state"] == "open" and other["seq"] > record["seq"]
+    ]
+    if later:
+        return "patch `%s` lies on top of it: restore that first, or all" % later[-1]
+    return "edited since: now %s, patched %s, original %s in %s" % (sha, record["sha256_after"], record["sha256_before"], record["folder"])

@@ -1,0 +1,261 @@
+"""A patched file can always be given back, byte for byte, whatever dies in between."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from runbook.onhost import patches
+from runbook.onhost.errors import OpError
+
+BEFORE = b"VALUE = 1\n"
+AFTER = b"VALUE = 2\n"  # the same size: only the time tells the bytecode of one from the other
+OLD_NS = 1_600_000_000_123_456_789
+
+
+def sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@pytest.fixture
+def state(tmp_path):
+    return str(tmp_path / "state")
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "site" / "engine_part.py"
+    path.parent.mkdir()
+    path.write_bytes(BEFORE)
+    path.chmod(0o640)
+    os.utime(path, ns=(OLD_NS, OLD_NS))
+    return path
+
+
+def patch(state, path, run="r1", id="taps", before=BEFORE, after=AFTER, undo_after_s=7200.0, announce=None):
+    return patches.patch(state, run, id, str(path), sha(before), after, undo_after_s, announce)
+
+
+def look(path):
+    status = os.stat(path)
+    return Path(path).read_bytes(), status.st_mode, status.st_uid, status.st_gid, status.st_mtime_ns
+
+
+def refused(code, call, *args, **kwargs):
+    with pytest.raises(OpError) as caught:
+        call(*args, **kwargs)
+    assert caught.value.code == code
+    return caught.value
+
+
+def import_value(folder):
+    return int(
+        subprocess.run(
+            [sys.executable, "-c", "import engine_part; print(engine_part.VALUE)"], cwd=folder, capture_output=True, check=True
+        ).stdout
+    )
+
+
+def test_restore_gives_back_bytes_mode_owner_and_time(state, source):
+    was = look(source)
+    record = patch(state, source)
+    assert source.read_bytes() == AFTER
+    assert (source.stat().st_mode & 0o777, record["mode"]) == (0o640, 0o640)
+    [report] = patches.restore(state, "r1")
+    assert report["state"] == "restored"
+    assert look(source) == was
+    assert patches.restore(state, "r1")[0]["state"] == "already"
+    assert patches.open_records(state, "r1") == []
+
+
+def test_patched_and_restored_code_is_what_runs(state, source):
+    """Equal size and a fresh .pyc: without care an interpreter would run the bytecode of the other version."""
+    assert import_value(source.parent) == 1
+    os.utime(source)
+    assert import_value(source.parent) == 1
+    patch(state, source)
+    assert import_value(source.parent) == 2
+    patches.restore(state, "r1")
+    assert import_value(source.parent) == 1
+
+
+def test_unchecked_bytecode_does_not_hide_a_patch(state, source):
+    import py_compile
+
+    py_compile.compile(str(source), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    patch(state, source)
+    assert import_value(source.parent) == 2
+
+
+def test_the_record_is_on_disk_before_the_file_changes(state, source):
+    seen = []
+
+    def announce():
+        [record] = patches.open_records(state, "r1")
+        seen.append((source.read_bytes(), Path(record["folder"], "original").read_bytes()))
+
+    patch(state, source, announce=announce)
+    assert seen == [(BEFORE, BEFORE)]
+
+
+def test_a_file_that_changed_since_it_was_read_is_left_alone(state, source):
+    was = look(source)
+    error = refused("changed", patch, state, source, before=b"something else")
+    assert error.data["sha256_now"] == sha(BEFORE)
+    assert look(source) == was
+    assert patches.records(state) == []
+
+
+def test_another_runs_open_patch_is_refused_by_name(state, source):
+    patch(state, source, run="first")
+    error = refused("busy", patch, state, source, run="second", before=AFTER)
+    assert "first" in str(error)
+    patches.restore(state, "first")
+    patch(state, source, run="second")
+    assert source.read_bytes() == AFTER
+
+
+def test_a_symlink_is_resolved_and_stays_a_symlink(state, source, tmp_path):
+    link = tmp_path / "link.py"
+    link.symlink_to(source)
+    record = patch(state, link)
+    assert record["path"] == str(source)
+    assert link.is_symlink()
+    assert source.read_bytes() == AFTER
+    refused("busy", patch, state, link, run="second", before=AFTER)
+    patches.restore(state, "r1")
+    assert link.read_bytes() == BEFORE
+
+
+def test_a_read_only_file_is_refused_before_anything_is_written(state, source):
+    source.chmod(0o444)
+    was = look(source)
+    error = refused("permission", patch, state, source)
+    assert "read-only" in str(error)
+    assert error.hint
+    assert look(source) == was
+    assert patches.records(state) == []
+    assert os.listdir(source.parent) == [source.name]
+
+
+def test_no_file_or_no_regular_file_is_said_as_such(state, tmp_path):
+    refused("not_found", patch, state, tmp_path / "absent.py")
+    refused("unsupported", patch, state, tmp_path)
+
+
+def test_a_third_partys_edit_is_never_overwritten(state, source):
+    record = patch(state, source)
+    source.write_bytes(b"theirs\n")
+    [report] = patches.restore(state, "r1")
+    assert report["state"] == "conflict"
+    assert source.read_bytes() == b"theirs\n"
+    assert all(part in report["note"] for part in (sha(b"theirs\n"), sha(AFTER), sha(BEFORE)))
+    assert [found["id"] for found in patches.open_records(state, "r1")] == ["taps"]
+    assert Path(record["folder"], "original").read_bytes() == BEFORE
+
+
+def test_a_removed_file_is_missing_and_its_original_is_kept(state, source):
+    record = patch(state, source)
+    source.unlink()
+    assert patches.restore(state, "r1")[0]["state"] == "missing"
+    assert not source.exists()
+    assert Path(record["folder"], "original").read_bytes() == BEFORE
+
+
+def test_patches_of_one_file_come_off_in_reverse(state, source):
+    was = look(source)
+    patch(state, source, id="one")
+    patch(state, source, id="two", before=AFTER, after=b"VALUE = 3\n")
+    [report] = patches.restore(state, "r1", ["one"])
+    assert (report["state"], "two" in report["note"]) == ("conflict", True)
+    reports = patches.restore(state, "r1")
+    assert [(item["id"], item["state"]) for item in reports] == [("two", "restored"), ("one", "restored")]
+    assert look(source) == was
+
+
+def test_one_conflict_does_not_keep_the_others_from_being_restored(state, source, tmp_path):
+    other = tmp_path / "site" / "other.py"
+    other.write_bytes(BEFORE)
+    patch(state, other, id="first")
+    patch(state, source, id="second")
+    source.write_bytes(b"theirs\n")
+    assert {item["id"]: item["state"] for item in patches.restore(state, "r1")} == {"first": "restored", "second": "conflict"}
+    assert other.read_bytes() == BEFORE
+
+
+def test_an_id_is_free_again_after_its_restore(state, source):
+    patch(state, source)
+    refused("exists", patch, state, source, before=AFTER)
+    patches.restore(state, "r1")
+    patch(state, source)
+    assert patches.restore(state, "r1", ["taps"])[0]["state"] == "restored"
+
+
+def test_what_was_never_patched_restores_without_complaint(state):
+    assert patches.restore(state, "never") == []
+    assert patches.restore(state, "never", ["taps"])[0]["state"] == "already"
+
+
+def test_the_text_beside_the_record_restores_by_hand(state, source):
+    was = look(source)
+    record = patch(state, source)
+    text = Path(record["folder"], "HOW_TO_RESTORE.txt").read_text()
+    commands = text.partition("Restore it:")[2].partition("Then remove")[0]
+    subprocess.run(["sh", "-eu", "-c", commands], check=True)
+    assert look(source) == was
+    assert patches.restore(state, "r1")[0]["state"] == "already"
+
+
+@pytest.mark.parametrize("run", ["../up", "", "a/b", ".hidden", "x" * 200])
+def test_a_run_id_never_leaves_the_state_folder(state, source, run):
+    refused("bad_request", patch, state, source, run=run)
+
+
+def killed_at(step, work) -> bool:
+    """Run `work` in a child that is killed at its n-th file operation; whether it got that far."""
+    pid = os.fork()
+    if pid == 0:
+        left = [step]
+
+        def count(event, _args):
+            if event == "open" or event.startswith("os."):
+                left[0] -= 1
+                if left[0] == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(count)
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+
+
+@pytest.mark.parametrize("act", ["patch", "restore"])
+def test_killed_at_any_file_operation_the_original_comes_back(act, tmp_path):
+    """Each step of the way: patched or original bytes, never a part; then restore gives everything back and leaves nothing."""
+    source = tmp_path / "part.py"
+    source.write_bytes(BEFORE)
+    os.utime(source, ns=(OLD_NS, OLD_NS))
+    was, step, states = look(source), 0, set()
+    while True:
+        step += 1
+        state, run = str(tmp_path / "state" / str(step)), "r1"
+        if act == "restore":
+            patch(state, source, run=run)
+        work = partial(patch, state, source, run=run) if act == "patch" else partial(patches.restore, state, run)
+        if not killed_at(step, work):
+            break
+        states.add(source.read_bytes())
+        assert source.read_bytes() in (BEFORE, AFTER), step
+        patches.restore(state, run)
+        assert look(source) == was, step
+        assert patches.open_records(state, run) == []
+        assert set(os.listdir(tmp_path)) <= {"part.py", "state"}, step
+    assert step > 8
+    assert states == {BEFORE, AFTER}
