@@ -136,7 +136,7 @@ def read_hosts(path: Path) -> dict[str, Entry]:
 
 
 def _plain(error: msgspec.ValidationError) -> str:
-    text = str(error).replace("Object contains ", "").replace(" - at `$.", " at `")
+    text = str(error).replace(" | null", "").replace("Object contains ", "").replace(" - at `$.", " at `")
     return text[:1].lower() + text[1:]
 
 

@@ -295,8 +295,7 @@ class ParamikoChannel:
         return data
 
     def close(self) -> None:
-        """End the command's streams and the connection; a waiting `recv` returns. Idempotent."""
-        self._channel.close()
+        """End the connection, which is this command's own; a waiting `recv` returns, also on a dead link. Idempotent."""
         self.connection.close()
 
     def ending(self) -> str:

@@ -20,7 +20,8 @@ class Watchdog:
 
     def __init__(self, ping: Callable[[], bool], lost: Callable[[str], None], *, interval_s: float, count: int, clock: Clock) -> None:
         self._ping, self._lost, self._clock = ping, lost, clock
-        self._interval_s, self._limit_s = interval_s, interval_s * max(1, count)
+        self._limit_s = interval_s * max(1, count)
+        self._interval_s = min(interval_s, self._limit_s / 2)  # with a count of one, half of the time is for the answer
         self._heard_at = clock.monotonic()
         self._asking = False
         self._stopped = threading.Event()

@@ -1,0 +1,112 @@
+"""Targets to places: hosts.yaml, the lab's file, aliases; mistakes with their place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from runbook.hosts.base import ResolveFailed
+from runbook.hosts.inventory import did_you_mean, load
+from runbook.model.playbook import Target
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_STATE_HOME": str(tmp_path / "state")}
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+BOX = "hosts:\n  big-box:\n    host: gpu7.lab\n    user: me\n    port: 2222\n    via: docker exec -i 'my box'\n    python: /opt/py\n    gpus: [0, 1]\n    vars: {tp: 8}\n"
+
+
+def test_a_name_of_hosts_yaml_has_all_its_fields(tmp_path: Path, env: dict[str, str]) -> None:
+    write(tmp_path / "hosts.yaml", BOX)
+    place = load(tmp_path, env).place(Target(target="big-box"))
+    assert (place.kind, place.ssh, place.via, place.python) == ("ssh", "me@gpu7.lab:2222", ("docker", "exec", "-i", "my box"), "/opt/py")
+    assert place.gpus == [0, 1] and place.vars == {"tp": 8}
+
+
+def test_what_the_playbook_says_wins_over_the_file(tmp_path: Path, env: dict[str, str]) -> None:
+    write(tmp_path / "hosts.yaml", BOX)
+    target = Target(target="big-box", via=["sudo", "-n"], python="/usr/bin/python3", gpus=[3], vars={"tp": 4, "x": 1})
+    place = load(tmp_path, env).place(target)
+    assert (place.via, place.python, place.gpus, place.vars) == (("sudo", "-n"), "/usr/bin/python3", [3], {"tp": 4, "x": 1})
+
+
+def test_the_file_of_the_folder_wins_over_the_users_name_by_name(tmp_path: Path, env: dict[str, str]) -> None:
+    write(tmp_path / "config/runbook/hosts.yaml", "hosts:\n  a: {host: far}\n  b: {host: only-here}\n")
+    write(tmp_path / "hosts.yaml", "hosts:\n  a: {host: near}\n  c:\n")
+    inventory = load(tmp_path, env)
+    assert [inventory.place(Target(target=name)).ssh for name in "abc"] == ["near", "only-here", "c"]
+    assert inventory.known == ["local", "lab", "a", "b", "c"]
+
+
+@pytest.mark.parametrize("text", ["me@box", "box", "me@box:2200", "[::1]:22"])
+def test_everything_else_goes_to_ssh_as_it_is(text: str, tmp_path: Path, env: dict[str, str]) -> None:
+    place = load(tmp_path, env).place(Target(target=text))
+    assert (place.kind, place.ssh) == ("ssh", text)
+
+
+def test_an_ipv6_host_with_a_port_gets_its_brackets(tmp_path: Path, env: dict[str, str]) -> None:
+    write(tmp_path / "hosts.yaml", "hosts:\n  six: {host: 'fe80::1', port: 2200}\n")
+    assert load(tmp_path, env).place(Target(target="six")).ssh == "[fe80::1]:2200"
+
+
+def test_local_needs_no_file(tmp_path: Path, env: dict[str, str]) -> None:
+    assert load(tmp_path, env).place(Target(target="local", via="sudo -n")).kind == "local"
+
+
+def test_the_lab_is_where_its_file_says(tmp_path: Path, env: dict[str, str]) -> None:
+    said = {"host": "127.0.0.1", "port": 40022, "user": "lab", "key": "/k", "known_hosts": "/kh", "pid": 7}
+    write(tmp_path / "state/runbook/lab/lab.json", json.dumps(said))
+    place = load(tmp_path, env).place(Target(target="lab"))
+    assert place.kind == "lab" and place.lab is not None and (place.lab.port, place.lab.key) == (40022, "/k")
+
+
+def test_a_lab_that_is_down_says_how_to_start_it(tmp_path: Path, env: dict[str, str]) -> None:
+    with pytest.raises(ResolveFailed, match="not up") as failed:
+        load(tmp_path, env).place(Target(target="lab"))
+    assert "runbook lab up" in failed.value.hint
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"host": 5}', "\0\x01"])
+def test_a_damaged_lab_file_is_said(text: str, tmp_path: Path, env: dict[str, str]) -> None:
+    write(tmp_path / "state/runbook/lab/lab.json", text)
+    with pytest.raises(ResolveFailed, match=r"lab\.json cannot be read"):
+        load(tmp_path, env).place(Target(target="lab"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("hosts:\n  box: {prot: 22}\n", r"hosts\.yaml:2:.*`box`.*unknown field `prot`"),
+        ("hosts:\n  a:\n  box: {port: many}\n", r"hosts\.yaml:3:.*`box`.*`int`.*`port`"),
+        ("hosts: [a]\n", "one key, `hosts:`"),
+        ("groups: {}\n", "one key, `hosts:`"),
+        ("just text\n", "one key, `hosts:`"),
+        ("hosts:\n\tbox: {}\n", r"hosts\.yaml:2:"),
+        ("hosts:\n  a: {}\n  a: {}\n", r"hosts\.yaml:3:.*a"),
+        ("\x00\x01", r"hosts\.yaml"),
+    ],
+)
+def test_a_mistake_in_hosts_yaml_has_its_place(text: str, words: str, tmp_path: Path, env: dict[str, str]) -> None:
+    write(tmp_path / "hosts.yaml", text)
+    with pytest.raises(ResolveFailed, match=words) as failed:
+        load(tmp_path, env)
+    assert failed.value.hint
+
+
+def test_an_open_quote_in_via_is_said(tmp_path: Path, env: dict[str, str]) -> None:
+    with pytest.raises(ResolveFailed, match="via"):
+        load(tmp_path, env).place(Target(target="box", via="sudo -u 'me"))
+
+
+def test_a_misspelt_name_is_recognised() -> None:
+    assert did_you_mean("big-bx", ["local", "lab", "big-box"]) == "did you mean `big-box`?"
+    assert did_you_mean("zzz", ["local", "lab", "big-box"]) == ""
