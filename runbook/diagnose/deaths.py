@@ -96,7 +96,7 @@ def _kind(view: View, ended: ExitSample, found: Causes) -> tuple[str | None, str
     if ended.oom_killed:
         return "oom_host", "proven", "the kernel's out-of-memory killer ended it"
     if found.first is not None and found.first.kind == "own_timer":
-        return _own_timer(view, "its own watchdog ended it")
+        return _own_timer(view, "its own watchdog ended it", view.lines[found.first.place].t)
     if found.first is not None:
         return found.first.kind, "strong", ""
     signal = _signal(ended)
@@ -104,17 +104,19 @@ def _kind(view: View, ended: ExitSample, found: Causes) -> tuple[str | None, str
         return "oom_host", "likely", "memory was short on the host when it was killed"
     timer = next((limit for limit in TIMERS_S if abs(ended.lived_s - limit) <= TIMER_SLACK_S), None)
     if timer is not None and signal in ("KILL", "TERM", "ABRT", "QUIT"):
-        kind, _, note = _own_timer(view, f"it ended at {format_duration(ended.lived_s)}, a usual limit of {format_duration(timer)}")
+        kind, _, note = _own_timer(view, f"it ended at {format_duration(ended.lived_s)}, a usual limit of {format_duration(timer)}", None)
         return kind, "likely", note
     return ("signal" if signal else None), "proven", ""
 
 
-def _own_timer(view: View, what: str) -> tuple[str, str, str]:
-    """A timer that ends a working server is not the same as one that ends a hang."""
-    quiet = view.quiet_s
-    if quiet is not None and quiet <= view.recent_s and any(motion.strong for motion in view.motions):
+def _own_timer(view: View, what: str, said_at: float | None) -> tuple[str, str, str]:
+    """A timer that ends a working server is not the same as one that ends a hang. The timer's own words (at `said_at`) are no progress."""
+    moving = [motion.t for motion in view.motions if motion.strong and not (motion.signal == "log" and motion.t == said_at)]
+    ended = next(sample.t for sample in view.samples if isinstance(sample.exit, Seen))
+    quiet = ended - (moving[-1] if moving else view.samples[0].t)
+    if moving and quiet <= view.recent_s:
         return "own_timer", "strong", f"{what} while it was making progress"
-    return "exception", "likely", f"{what}; no progress was seen for {format_duration(quiet or 0.0)} before"
+    return "exception", "likely", f"{what}; no progress was seen for {format_duration(quiet)} before"
 
 
 def _memory_pressure(view: View) -> float:

@@ -108,8 +108,19 @@ def _matcher(encoded: bytes) -> Matcher:
 
 
 def log_lines(samples: list[Sample], rules: Matcher) -> list[TimedLine]:
-    """Every log line of the samples, in order, as the profile reads it."""
-    return [TimedLine(s.t, rules.read(raw)) for s in samples if isinstance(s.log, Seen) for raw in s.log.value.lines]
+    """Every log line of the samples, in order, as the profile reads it. A stretch that is sent again counts once."""
+    found: list[TimedLine] = []
+    taken: dict[tuple[str, int, int], int] = {}
+    for sample in samples:
+        if isinstance(sample.log, Seen):
+            log = sample.log.value
+            if log.rotated:
+                taken.clear()
+            place = (log.path, log.inode, log.offset)
+            known = taken.get(place, 0)
+            found.extend(TimedLine(sample.t, rules.read(raw)) for raw in log.lines[known:])
+            taken[place] = max(known, len(log.lines))
+    return found
 
 
 def _compiled(text: str) -> re.Pattern[str] | None:

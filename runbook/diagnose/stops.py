@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from runbook.diagnose.answers import NEVER_PROOF
 from runbook.diagnose.progress import hidden
 from runbook.diagnose.view import View
 from runbook.diagnose.words import quote
@@ -28,7 +29,7 @@ def stopped(view: View) -> Diagnosis | None:
             continue
         span = _stopped_span(view, (process.pid, process.start))
         seconds = span[-1].t - span[0].t
-        if seconds < APART_S or _others_may_move(view, span):
+        if seconds < APART_S or _somebody_answers(view, span) or _others_may_move(view, span):
             continue
         return _verdict(view, process, span, seconds)
     return None
@@ -56,6 +57,16 @@ def _stopped_span(view: View, key: Key) -> list[Sample]:
             break
         span.insert(0, sample)
     return span
+
+
+def _somebody_answers(view: View, span: list[Sample]) -> bool:
+    """A port that still answers, or that is not ours, is another rule's matter, also while that rule cannot see enough."""
+    if any(not one.ours and one.pid > 0 for _, listeners in view.listeners() for one in listeners):
+        return True
+    if not view.checks or view.checks[-1].answer.outcome != "answer":
+        return False
+    t, check = view.checks[-1]
+    return check.matched or check.status not in NEVER_PROOF or t > span[0].t
 
 
 def _others_may_move(view: View, span: list[Sample]) -> bool:

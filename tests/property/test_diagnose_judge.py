@@ -1,0 +1,227 @@
+"""What holds for every history: blind is never guilt, time may shift, recordings judge the same."""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.diagnose.stories import GENERIC, READY, SGLANG, T0, WEIGHTS, shard
+
+from runbook.diagnose.judge import judge, moved
+from runbook.model.sample import (
+    Absent,
+    Blind,
+    CheckSample,
+    ExitSample,
+    Expectation,
+    GpuHolder,
+    GpuSample,
+    IoSample,
+    ListenerSample,
+    LogSample,
+    PressureSample,
+    ProcessSample,
+    Question,
+    Sample,
+    Seen,
+    ThreadSample,
+)
+from runbook.model.verdict import EXIT_CODES
+
+SOURCES = ("processes", "exit", "log", "check", "listeners", "gpus", "pressure", "link")
+LINES = [
+    *WEIGHTS.splitlines(),
+    READY.strip(),
+    *(shard(n).strip() for n in range(1, 6)),
+    "Traceback (most recent call last):",
+    "  File 'a.py', line 1",
+    "ValueError: bad",
+    "Killed",
+    "",
+    "[2031-04-02 08:20:00] Watchdog timeout (self.watchdog_timeout=300)",
+]
+MANY = int(os.environ.get("RUNBOOK_EXAMPLES", "10"))
+SETTINGS = settings(max_examples=MANY, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+small = st.integers(0, 10**12)
+
+
+def source(values: st.SearchStrategy) -> st.SearchStrategy:
+    return st.one_of(values.map(Seen), st.just(Absent("nothing there")), st.sampled_from([Blind("permission denied"), Blind("not asked")]))
+
+
+threads = st.builds(ThreadSample, tid=st.integers(1, 9), state=st.sampled_from("RSDT"), run_ns=small, wait_ns=small, switches=small)
+processes = st.builds(
+    ProcessSample,
+    pid=st.integers(1, 4),
+    start=st.just(7),
+    ppid=st.integers(0, 3),
+    state=st.sampled_from("RSDTTTZ"),
+    title=st.sampled_from(["python -m sglang.launch_server", "sglang::scheduler_TP0", "cicc", ""]),
+    rss=small,
+    threads=st.lists(threads, max_size=1).map(tuple),
+    rank=st.sampled_from([None, 0, 1]),
+    io=source(st.builds(IoSample, rchar=small, read_bytes=small, wchar=small)),
+    mapped_weights=source(small),
+)
+tables = st.lists(processes, max_size=3, unique_by=lambda row: row.pid).map(tuple)
+texts = st.one_of(st.sampled_from(LINES), st.text(max_size=40), st.from_regex(r"[a-z ]{0,9}\d{1,30}(/| of )\d{1,30}%?", fullmatch=True))
+logs = st.builds(
+    LogSample,
+    path=st.just("/l"),
+    inode=st.integers(1, 2),
+    size=small,
+    offset=small,
+    end=small,
+    lines=st.lists(texts, max_size=4).map(tuple),
+    skipped=st.integers(0, 3),
+    rotated=st.booleans(),
+)
+checks = st.builds(
+    CheckSample,
+    url=st.sampled_from(["http://127.0.0.1:1/health", "http://[::1]:1/x", "http://[bad", ""]),
+    outcome=st.sampled_from(["answer", "refused", "timeout", "reset", "error"]),
+    latency_s=st.floats(0, 60),
+    status=st.sampled_from([None, 200, 404, 503]),
+    body_bytes=st.sampled_from([None, 0, 7]),
+    matched=st.booleans(),
+    mismatch=st.sampled_from(["", "body", "status"]),
+)
+listeners = st.lists(
+    st.builds(
+        ListenerSample,
+        pid=st.integers(0, 4),
+        start=small,
+        title=st.text(max_size=5),
+        ours=st.booleans(),
+        address=st.sampled_from(["", "127.0.0.1:1", "[::]:1"]),
+        age_s=st.none(),
+    ),
+    max_size=2,
+).map(tuple)
+holders = st.lists(st.builds(GpuHolder, pid=st.integers(1, 4), used=st.sampled_from([None, 5, 10**10])), max_size=1).map(tuple)
+gpus = st.lists(st.builds(GpuSample, index=st.integers(0, 1), name=st.just("g"), used=small, total=small, holders=holders), max_size=2).map(
+    tuple
+)
+exits = st.builds(
+    ExitSample,
+    code=st.sampled_from([None, 0, 1, 137]),
+    signal=st.sampled_from([None, "KILL", "TERM"]),
+    lived_s=st.floats(0, 4000),
+    oom_killed=st.booleans(),
+    killed_by_us=st.booleans(),
+)
+
+
+@st.composite
+def histories(draw: st.DrawFn, ends: bool = True) -> list[Sample]:
+    """Samples in time order; every second one or so is a quiet copy of the one before, so that stretches exist."""
+    samples: list[Sample] = []
+    t = T0
+    for _ in range(draw(st.integers(1, 6))):
+        t += draw(st.sampled_from([0.0, 0.5, 2.0, 6.0, 11.0]))
+        if samples and draw(st.booleans()):
+            samples.append(msgspec.structs.replace(samples[-1], t=t))
+            continue
+        samples.append(
+            Sample(
+                t=t,
+                host="h",
+                host_t=t,
+                boot_id="b",
+                processes=draw(source(tables)),
+                exit=draw(source(exits)) if ends and draw(st.booleans()) else Absent(),
+                log=draw(source(logs)),
+                check=draw(source(checks)),
+                listeners=draw(source(listeners)),
+                gpus=draw(source(gpus)),
+                pressure=draw(source(st.builds(PressureSample, cpu=st.floats(0, 100), io=st.floats(0, 100), memory=st.floats(0, 100)))),
+                link=draw(st.sampled_from([Seen(0.1), Seen(0.1), Absent("lost")])),
+            )
+        )
+    return samples
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> Question:
+    return Question(
+        about=draw(st.sampled_from(["healthy", "request", "settle", "gpu_free"])),
+        since=T0 - draw(st.sampled_from([0.0, 5.0, 500.0])),
+        box_s=draw(st.sampled_from([1.0, 30.0, 3600.0])),
+        final=draw(st.booleans()),
+        expect=draw(
+            st.sampled_from(
+                [Expectation(), Expectation(body="ok"), Expectation(body="("), Expectation(status=(204,)), Expectation(json={"a": 1})]
+            )
+        ),
+        consecutive=draw(st.integers(0, 3)),
+        below=draw(small),
+        stable_for_s=draw(st.sampled_from([0.0, 3.0])),
+        usual_s=draw(st.sampled_from([None, 1.0])),
+    )
+
+
+profiles = st.sampled_from([SGLANG, GENERIC])
+
+
+@SETTINGS
+@given(histories(), profiles, questions())
+def test_judge_never_raises_and_answers_at_the_end(samples, profile, question) -> None:
+    verdict = judge(samples, profile, question, samples[-1].t)
+    assert verdict is None or verdict.verdict in EXIT_CODES
+    assert not question.final or verdict is not None
+    moved(samples, profile, question, samples[-1].t)
+
+
+@SETTINGS
+@given(profiles, questions())
+def test_no_sample_at_all_is_undecided_at_the_end(profile, question) -> None:
+    final = msgspec.structs.replace(question, final=True)
+    assert judge([], profile, final, T0).verdict == "undecided"
+
+
+@SETTINGS
+@given(histories(), profiles, questions())
+def test_a_recording_is_judged_as_it_was_live(samples, profile, question) -> None:
+    now = samples[-1].t
+    replayed = msgspec.json.decode(msgspec.json.encode(samples), type=list[Sample])
+    asked = msgspec.json.decode(msgspec.json.encode(question), type=Question)
+    assert judge(replayed, profile, asked, now) == judge(samples, profile, question, now) == judge(samples, profile, question, now)
+
+
+@SETTINGS
+@given(histories(), profiles, questions(), st.integers(-(10**6), 10**6))
+def test_shifting_all_times_changes_nothing(samples, profile, question, by) -> None:
+    shifted = [msgspec.structs.replace(sample, t=sample.t + by, host_t=sample.host_t + by) for sample in samples]
+    later = msgspec.structs.replace(question, since=question.since + by)
+    assert judge(shifted, profile, later, shifted[-1].t) == judge(samples, profile, question, samples[-1].t)
+
+
+@settings(SETTINGS, max_examples=3 * MANY)
+@given(histories(ends=False), profiles, questions(), st.data())
+def test_a_blind_sample_never_makes_a_verdict_hung(samples, profile, question, data) -> None:
+    before = judge(samples, profile, question, samples[-1].t)
+    index = data.draw(st.integers(0, len(samples) - 1))
+    blinded = list(samples)
+    names = data.draw(st.sets(st.sampled_from(("processes", "log", "gpus", "listeners", "pressure")), min_size=1))
+    blinded[index] = msgspec.structs.replace(samples[index], **{name: Blind("permission denied") for name in names})
+    after = judge(blinded, profile, question, blinded[-1].t)
+    assert after is None or after.verdict != "hung" or (before is not None and before.verdict == "hung")
+
+
+@settings(SETTINGS, max_examples=3 * MANY)
+@given(histories(ends=False), st.data())
+def test_a_blind_process_counter_never_makes_a_verdict_hung(samples, data) -> None:
+    question = Question(about="healthy", since=T0, box_s=60)
+    before = judge(samples, GENERIC, question, samples[-1].t)
+    index = data.draw(st.integers(0, len(samples) - 1))
+    table = samples[index].processes
+    if not isinstance(table, Seen):
+        return
+    name = data.draw(st.sampled_from(["io", "mapped_weights"]))
+    rows = tuple(msgspec.structs.replace(row, **{name: Blind("permission denied")}) for row in table.value)
+    blinded = [*samples[:index], msgspec.structs.replace(samples[index], processes=Seen(rows)), *samples[index + 1 :]]
+    after = judge(blinded, GENERIC, question, blinded[-1].t)
+    assert after is None or after.verdict != "hung" or (before is not None and before.verdict == "hung")
