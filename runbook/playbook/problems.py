@@ -35,9 +35,10 @@ class Problems:
             self.add(misfit.code, misfit.summary, (*base, *misfit.path), misfit.hint, at_key=misfit.at == "key")
 
     def sorted(self) -> list[Diagnostic]:
-        """In file order, each once."""
-        unique = dict.fromkeys(self.found)
-        return sorted(unique, key=lambda one: (one.span.file, one.span.line, one.span.column) if one.span else ("", 0, 0))
+        """In file order, each once; a warning about a value that is an error as well would say the same thing twice."""
+        wrong = {str(one.span) for one in self.found if one.severity is Severity.ERROR}
+        kept = [one for one in dict.fromkeys(self.found) if one.severity is Severity.ERROR or str(one.span) not in wrong]
+        return sorted(kept, key=lambda one: (one.span.file, one.span.line, one.span.column) if one.span else ("", 0, 0))
 
 
 def has_errors(diagnostics: list[Diagnostic]) -> bool:

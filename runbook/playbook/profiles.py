@@ -26,12 +26,12 @@ def load_profile(source: bytes, file: str) -> tuple[Profile | None, list[Diagnos
     shape = Shape().visit(type_of(Profile), document.data)
     problems.add_misfits(shape.misfits)
     for leaf in shape.leaves:
-        if leaf.extra.get("kind") == "regex":
+        if "${{" in leaf.text:
+            problems.add("expression", "a profile has no expressions", leaf.path)
+        elif leaf.extra.get("kind") == "regex":
             _, fault = compiled(leaf.text)
             if fault:
                 problems.add("regex", fault, leaf.path)
-        elif "${{" in leaf.text:
-            problems.add("expression", "a profile has no expressions", leaf.path)
     if has_errors(problems.found):
         return None, problems.sorted()
     return msgspec.convert(document.data, Profile, dec_hook=dec_hook), problems.sorted()

@@ -89,6 +89,14 @@ def bare(type_: Any) -> tuple[Any, dict[str, Any]]:
     return type_, extra
 
 
+def kind_of(type_: Any) -> dict[str, Any]:
+    """The kind of text that a type is, or that it may be."""
+    type_, extra = bare(type_)
+    if not extra and isinstance(type_, mi.UnionType):
+        return next((found for part in type_.types if (found := kind_of(part))), {})
+    return extra
+
+
 def words_for(type_: Any) -> str:
     """A type in words: "a size, or null"."""
     type_, _ = bare(type_)

@@ -17,7 +17,7 @@ from runbook.playbook.drafts import StepDraft
 from runbook.playbook.names import Names, Place
 from runbook.playbook.near import suggestion
 from runbook.playbook.problems import Path, Problems, Where
-from runbook.playbook.shape import Leaf, Shape, bare, type_of
+from runbook.playbook.shape import Leaf, Shape, kind_of, type_of
 
 ARGV_KEYS = frozenset({"command", "argv"})
 """Keys whose texts every user of the host can read in the process list."""
@@ -58,7 +58,7 @@ class Texts:
 
     def forward_reference(self, step: StepDraft) -> None:
         """A step that belongs to a launch: the only one is implied; none, or several, must be named."""
-        fields = {field.encode_name: bare(field.type)[1] for field in type_of(step.cls).fields}
+        fields = {field.encode_name: kind_of(field.type) for field in type_of(step.cls).fields}
         wanted = next((name for name, extra in fields.items() if extra.get("kind") == "forward_ref"), None)
         if wanted is None or wanted in step.body or "file" in step.body:
             return

@@ -16,7 +16,7 @@ from runbook.playbook.problems import Path, Problems
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-TARGET = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.\\+-]*@)?(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_][A-Za-z0-9_.-]*)(?::(\d{1,5}))?")
+TARGET = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.\\+-]*@)?(?:\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[A-Za-z0-9_][A-Za-z0-9_.-]*)(?::(\d{1,5}))?")
 """An inventory name, an ssh alias, or user@host[:port]; IPv6 addresses in brackets."""
 EVERYWHERE = "all"
 BUILT_IN = ("local", "lab")
