@@ -18,6 +18,7 @@ from typing import Any
 import fabric
 import paramiko
 import paramiko.ssh_exception as raised
+from paramiko.common import cMSG_CHANNEL_REQUEST as MSG_CHANNEL_REQUEST
 from paramiko.config import SSHConfig
 
 from runbook.hosts.base import AuthRefused, ConnectFailed, HostKeyRefused, LinkLost, ResolveFailed, Unreachable
@@ -295,8 +296,25 @@ class ParamikoChannel:
         return data
 
     def close(self) -> None:
-        """End the connection, which is this command's own; a waiting `recv` returns, also on a dead link. Idempotent."""
+        """End the command and the connection, which is its own; a waiting `recv` returns, also on a dead link. Idempotent.
+
+        sshd leaves a command without a terminal alone when its client goes: one that does not read its stdin would stay.
+        """
+        if self.connection.is_connected and not self._channel.exit_status_ready():
+            self._signal("TERM")
         self.connection.close()
+
+    def _signal(self, name: str) -> None:
+        request = paramiko.Message()
+        request.add_byte(MSG_CHANNEL_REQUEST)
+        request.add_int(self._channel.remote_chanid)
+        request.add_string("signal")
+        request.add_boolean(False)
+        request.add_string(name)
+        try:
+            self.connection.transport._send_user_message(request)
+        except (raised.SSHException, OSError, EOFError):
+            pass  # the link went at this very moment, and the connection is closed next
 
     def ending(self) -> str:
         """How it ended: the loss of the link, or the exit status with the last of stderr."""

@@ -1,5 +1,21 @@
-"""Real servers for the tests of hosts."""
+"""Real servers for the tests of hosts, and connected hosts of each kind."""
 
-from tests.support.fixtures import relay_to, sshd, start_sshd
+from __future__ import annotations
 
-__all__ = ["relay_to", "sshd", "start_sshd"]
+from collections.abc import Iterator
+
+import pytest
+
+from runbook.hosts.base import Host
+from tests.support.fixtures import other_user, relay_to, sshd, start_sshd
+from tests.support.hosts import KINDS
+
+__all__ = ["other_user", "relay_to", "sshd", "start_sshd"]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def connected_host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """One connection per kind and test file; a test must not close it."""
+    host, end = request.param(tmp_path_factory.mktemp("host"))
+    yield host
+    end()

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -331,6 +332,19 @@ def test_closing_releases_a_waiting_read(sshd: Sshd, connection: Make) -> None:
     threading.Timer(0.1, channel.close).start()
     before = time.monotonic()
     assert channel.recv(100) == b"" and time.monotonic() - before < 1.0
+
+
+def test_closing_ends_a_command_that_does_not_read_its_input(other_user: str, connection: Make) -> None:
+    """sshd itself leaves it running. It passes signals on only where it separates privileges: not for root, not when not started by root."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # sshd reads authorized_keys as that user
+        server = Sshd(folder, user=other_user).start()
+        channel = connection(server).open_and_start("echo $$; exec sleep 60")
+        pid = channel.recv(100).decode().strip()
+        channel.close()
+        until(lambda: not Path(f"/proc/{pid}").exists() or "requires privilege separation" in server.log(), 5)
+        server.stop()
 
 
 def test_four_megabytes_come_and_go_intact(sshd: Sshd, connection: Make) -> None:

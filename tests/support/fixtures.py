@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.relay import Relay
-from tests.support.sshd import Sshd
+from tests.support.sshd import Sshd, until
 
 
 @pytest.fixture
@@ -45,3 +48,16 @@ def relay_to() -> Iterator[Callable[..., Relay]]:
     yield start
     for relay in relays:
         relay.close()
+
+
+@pytest.fixture
+def other_user() -> Iterator[str]:
+    """A system user that may log in by key, where the tests may make one; else their own account."""
+    if os.geteuid() != 0:
+        yield pwd.getpwuid(os.getuid()).pw_name
+        return
+    name = f"rb{os.getpid()}"
+    options = ["--system", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/bin/sh", "--password", "*"]
+    subprocess.run(["useradd", *options, name], check=True, capture_output=True)
+    yield name
+    until(lambda: subprocess.run(["userdel", name], capture_output=True, check=False).returncode == 0, 10, "no process of it is left")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,17 +20,14 @@ Opener = Callable[[Path], tuple[Host, Callable[[], None]]]
 
 
 def old_python() -> str:
-    """The oldest interpreter here that the helper supports; our own when there is no other."""
+    """The oldest interpreter here that the helper supports; our own when there is no other that runs."""
+    managed = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     for minor in (8, 9, 10):
-        found = shutil.which(f"python3.{minor}", path=f"{os.environ['PATH']}:{_pyenv(minor)}")
-        if found:
+        folders = [*(str(path / "bin") for path in sorted(managed.glob(f"3.{minor}.*"))), os.environ["PATH"]]
+        found = shutil.which(f"python3.{minor}", path=":".join(folders))
+        if found and subprocess.run([found, "-c", ""], capture_output=True).returncode == 0:  # a shim may stand for nothing
             return found
     return sys.executable
-
-
-def _pyenv(minor: int) -> str:
-    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    return ":".join(str(path / "bin") for path in sorted(root.glob(f"3.{minor}.*")))
 
 
 def _local(folder: Path) -> tuple[Host, Callable[[], None]]:
