@@ -9,6 +9,7 @@ import msgspec
 import yaml
 
 import runbook
+from runbook.diagnose.check import check_sample
 from runbook.diagnose.judge import judge
 from runbook.model.profile import Profile
 from runbook.model.sample import (
@@ -26,6 +27,7 @@ from runbook.model.sample import (
 from runbook.model.units import UNIT_TYPES
 from runbook.model.verdict import Diagnosis
 
+READY_STATUS = Expectation()
 T0 = 1_900_000_000.0
 BOX_S = 600.0
 
@@ -84,10 +86,8 @@ def process(
     return ProcessSample(pid=pid, start=1000 + pid, ppid=ppid, state=state, title=title, rss=more.pop("rss", 10**8), rank=rank, **more)
 
 
-def answer(status: int = 200, body: bytes = b"", *, expect: Expectation = Expectation(), path: str = "/health", **more: Any) -> Seen:
+def answer(status: int = 200, body: bytes = b"", *, expect: Expectation = READY_STATUS, path: str = "/health", **more: Any) -> Seen:
     """A check that was answered, judged by `expect`."""
-    from runbook.diagnose.check import check_sample
-
     url = f"http://127.0.0.1:30000{path}"
     return Seen(check_sample(url, "answer", more.pop("latency_s", 1.0), expect, status=status, body=body, **more))
 

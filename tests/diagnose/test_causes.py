@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.diagnose.stories import Story, load_profile
 
 from runbook.diagnose.causes import causes
 from runbook.diagnose.lines import matcher
 from runbook.model.sample import Absent, ExitSample, Seen
+from tests.diagnose.stories import Story, load_profile
 
 CASES = {
     path.stem: yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -6,11 +6,11 @@ import re
 
 import msgspec
 import pytest
-from tests.diagnose.stories import GENERIC, READY, SGLANG, WEIGHTS, Story, answer, listener, no_answer, process, shard
 
 from runbook.diagnose.judge import RULES
 from runbook.model.sample import Absent, Blind, ExitSample, Expectation, PressureSample, Seen, ThreadSample
 from runbook.model.verdict import CRASHED_KINDS, EXIT_CODES, HUNG_KINDS, SLOW_KINDS
+from tests.diagnose.stories import GENERIC, READY, SGLANG, WEIGHTS, Story, answer, listener, no_answer, process, shard
 
 WANTS_OK = Expectation(body="ok")
 
@@ -445,7 +445,7 @@ def test_a_process_alive_after_settling_has_passed() -> None:
 
 def test_profiles_use_crash_kinds_for_their_causes() -> None:
     assert set(SGLANG.cause) <= CRASHED_KINDS
-    assert SLOW_KINDS >= {"on_track", "late", "crawling"} and "stopped" in HUNG_KINDS
+    assert {"on_track", "late", "crawling"} <= SLOW_KINDS and "stopped" in HUNG_KINDS
 
 
 GENERIC_WITH_READY = msgspec.structs.replace(GENERIC, ready="^up$")

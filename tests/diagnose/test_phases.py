@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tests.diagnose.stories import READY, SGLANG, WEIGHTS, Story, shard
-
 from runbook.diagnose.lines import log_lines, matcher
 from runbook.diagnose.phases import rank_number, table, track
+from tests.diagnose.stories import READY, SGLANG, WEIGHTS, Story, shard
 
 
 def course(story: Story):
