@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from runbook.hosts.base import Cancelled, CallTimeout, CancelToken, Host, HostError, HostFacts, HttpAnswer, LinkLost, RemoteError, Reply
+from runbook.hosts.base import CallTimeout, Cancelled, CancelToken, Host, HostError, HostFacts, HttpAnswer, LinkLost, RemoteError, Reply
 
 FACTS = HostFacts(
     hostname="fake",

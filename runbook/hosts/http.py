@@ -11,6 +11,7 @@ from typing import Any
 
 import runbook
 from runbook.hosts.base import CancelToken, HttpAnswer
+from runbook.hosts.relay_stream import RelayStream
 from runbook.hosts.session import Session
 from runbook.hosts.sse import SseReader
 from runbook.model.clock import Clock, SystemClock
@@ -27,6 +28,7 @@ class Exchanging:
         self._began = clock.monotonic()
         self._deadline = self._began + timeout_s
         self.cancel = cancel
+        self.stream: RelayStream | None = None
         self.status: int | None = None
         self.headers: dict[str, str] = {}
         self.body = bytearray()
@@ -94,7 +96,7 @@ class RelayHttp:
             with self._client.stream(method, url, headers=headers, content=content, extensions={door.EXCHANGE: exchange}) as response:
                 return _read(exchange, response, stream)
         except door.FAILURES as error:
-            return exchange.answer(door.outcome_of(error), str(error) or type(error).__name__)
+            return exchange.answer(*door.outcome_of(error, exchange.stream.head if exchange.stream is not None else b""))
 
 
 def _read(exchange: Exchanging, response: Any, stream: bool) -> HttpAnswer:

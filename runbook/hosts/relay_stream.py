@@ -9,6 +9,7 @@ from runbook.hosts.base import CallTimeout, CancelToken, RemoteError
 from runbook.hosts.session import Exchange, Session, answer
 
 CHUNK = 1 << 16
+HEAD = 60
 
 
 class StreamFailed(Exception):
@@ -30,6 +31,8 @@ class RelayStream:
         self._buffer = bytearray()
         self._ended = False
         self.peer = ""
+        self.head = b""
+        """The first bytes that came."""
 
     def write(self, data: bytes) -> None:
         """Send on. After the peer has ended the connection the bytes go nowhere; the next read says so."""
@@ -50,6 +53,7 @@ class RelayStream:
             if "event" in header:
                 self.peer = header["event"].get("connected", self.peer)
                 self._buffer += blob
+                self.head = self.head or blob[:HEAD]
             else:
                 self._ended = True
                 answer(header, blob)
@@ -88,6 +92,7 @@ class TlsStream:
                 data = self._below.read(CHUNK)
                 self._incoming.write(data) if data else self._incoming.write_eof()
             except ssl.SSLError as error:
+                self._flush()  # the alert that tells the other side why
                 raise StreamFailed("error", f"TLS: {error}") from error
             else:
                 self._flush()

@@ -45,13 +45,15 @@ def client(session: Session, headers: dict[str, str]) -> httpx.Client:
     return httpx.Client(transport=RelayTransport(session), trust_env=False, timeout=None, headers=headers)
 
 
-def outcome_of(error: Exception) -> str:
-    """refused, timeout, reset or error."""
+def outcome_of(error: Exception, head: bytes = b"") -> tuple[str, str]:
+    """(refused, timeout, reset or error; the reason in words). `head`: the first bytes that the server sent."""
+    text = str(error) or type(error).__name__
     if isinstance(error, StreamFailed):
-        return error.outcome
-    if isinstance(error, httpcore.RemoteProtocolError) and "without sending" in str(error):
-        return "reset"  # the same class says that the server closed early and that it does not speak HTTP
-    return next((outcome for kind, outcome in _OUTCOMES if isinstance(error, kind)), "error")
+        return error.outcome, text
+    if isinstance(error, httpcore.RemoteProtocolError) and "without sending" in text:
+        # the same class says that the server closed early and that it does not speak HTTP
+        return ("reset", text) if not head or head.startswith(b"HTTP/") else ("error", f"the server does not answer in HTTP: {head!r}")
+    return next((outcome for kind, outcome in _OUTCOMES if isinstance(error, kind)), "error"), text
 
 
 class RelayTransport(httpx.BaseTransport):
@@ -67,6 +69,8 @@ class RelayTransport(httpx.BaseTransport):
         url = httpcore.URL(scheme=parts.raw_scheme, host=parts.raw_host, port=parts.port, target=parts.raw_path)
         if url.scheme not in (b"http", b"https") or not url.host:
             raise httpx.UnsupportedProtocol(f"`{request.url}` is not an http or https address")
+        if url.port is not None and url.port > 65535:
+            raise httpx.UnsupportedProtocol(f"`{request.url}` has no port of TCP: the last is 65535")
         assert isinstance(request.stream, httpx.SyncByteStream)
         connection = httpcore.HTTPConnection(
             url.origin,
@@ -108,7 +112,8 @@ class _Backend(httpcore.NetworkBackend):
     def connect_tcp(
         self, host: str, port: int, timeout: float | None = None, local_address: str | None = None, socket_options: Any = None
     ) -> httpcore.NetworkStream:
-        return _Stream(RelayStream(self._session, host, port, self._exchange.rest_s, self._exchange.cancel))
+        self._exchange.stream = RelayStream(self._session, host, port, self._exchange.rest_s, self._exchange.cancel)
+        return _Stream(self._exchange.stream)
 
 
 class _Stream(httpcore.NetworkStream):
@@ -128,7 +133,11 @@ class _Stream(httpcore.NetworkStream):
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
         assert isinstance(self._stream, RelayStream)
-        return _Stream(TlsStream(self._stream, ssl_context, server_hostname or ""))
+        try:
+            return _Stream(TlsStream(self._stream, ssl_context, server_hostname or ""))
+        except BaseException:
+            self._stream.close()  # httpcore forgets a stream whose handshake failed
+            raise
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.ssl_object if info == "ssl_object" and isinstance(self._stream, TlsStream) else None
