@@ -3,15 +3,23 @@
 from runbook.steps.assert_ import Assert
 from runbook.steps.base import Step
 from runbook.steps.copy import Copy
+from runbook.steps.expect_probe import ExpectProbe
 from runbook.steps.fetch import Fetch
+from runbook.steps.grep import Grep
 from runbook.steps.kill import Kill
 from runbook.steps.launch import Launch
+from runbook.steps.patch import Patch
+from runbook.steps.restore import Restore
 from runbook.steps.run import Run
 from runbook.steps.set_ import Set
 
 TABLE: dict[str, type[Step]] = {
     "kill": Kill,
+    "patch": Patch,
+    "restore": Restore,
     "launch": Launch,
+    "grep": Grep,
+    "expect_probe": ExpectProbe,
     "assert": Assert,
     "run": Run,
     "copy": Copy,
