@@ -85,16 +85,18 @@ def _what(runtime: Runtime, debt: Owed) -> str:
 
 
 def _stop_launch(runtime: Runtime, host: Host, debt: Owed) -> list[str]:
+    run = runtime.options.run
     launched = runtime.state.launches.get((debt.step, debt.host))
-    if launched is None:
+    # A launch may have begun and never been told of: then its keeper knows.
+    state = launched.state if launched else next((known for known in host.keeper(run).launches if known.id == debt.step), None)
+    if state is None:
         runtime.emit(Settled(id=debt.id, how="gone"))
         return []
     if debt.detail.get("at_end") == "keep":
         runtime.emit(Settled(id=debt.id, how="kept"))
-        return [f"{debt.host}: server of `{debt.step}` kept as asked: pid {launched.state.pid}, log {launched.state.log}"]
-    run = runtime.options.run
+        return [f"{debt.host}: server of `{debt.step}` kept as asked: pid {state.pid}, log {state.log}"]
     table = host.processes(run)
-    seeds = launch_processes(table, launched.state.pid, launched.state.start, launched.state.sid)
+    seeds = launch_processes(table, state.pid, state.start, state.sid)
     targets, _ = split(widen(seeds, table, run), ())
     if targets:
         with runtime.action(debt.step, debt.host, "stop", {"pids": [target.pid for target in targets]}) as done:

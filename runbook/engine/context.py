@@ -15,6 +15,7 @@ from runbook.model.clock import Clock
 from runbook.model.event import Event, EvidenceSaved, Moved, Owed, Registered, Settled, VarsSet
 from runbook.model.playbook import StepNode
 from runbook.model.profile import Profile
+from runbook.model.units import enc_hook
 from runbook.model.verdict import Diagnosis
 from runbook.steps.base import Goal, Launched, Patched, RunInfo, Window
 
@@ -92,7 +93,7 @@ class Context:
     def keep(self, thing: Launched | Patched) -> None:
         """Register a launch or a patch for later steps."""
         kind = "launch" if isinstance(thing, Launched) else "patch"
-        self.emit(Registered(kind=kind, step=thing.step, host=self.target, data=msgspec.to_builtins(thing)))
+        self.emit(Registered(kind=kind, step=thing.step, host=self.target, data=msgspec.to_builtins(thing, enc_hook=enc_hook)))
 
     def set_vars(self, values: dict[str, Any]) -> None:
         """Change variables for the rest of the run."""

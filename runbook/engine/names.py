@@ -15,7 +15,7 @@ from runbook.lang.expressions import Evaluation, ParseProblem, Problem, Template
 from runbook.lang.expressions import evaluate as evaluate_parsed
 from runbook.lang.shell_text import render_shell
 from runbook.model.playbook import Retry, StepNode, Target
-from runbook.model.units import Duration, UnitError
+from runbook.model.units import Duration, UnitError, dec_hook
 from runbook.playbook.convert import StepProblem, to_step
 from runbook.playbook.shape import Shape
 from runbook.steps.base import Step, StepResult
@@ -166,7 +166,7 @@ def retry(runtime: Runtime, node: StepNode, place: Place) -> Retry | None:
         return None
     until = raw.get("until")
     answer = template({key: value for key, value in raw.items() if key != "until"}, scope(runtime, place))
-    return msgspec.convert({**answer.value, "until": until}, Retry, dec_hook=lambda kind, value: kind.parse(value))
+    return msgspec.convert({**answer.value, "until": until}, Retry, dec_hook=dec_hook)
 
 
 def build(runtime: Runtime, node: StepNode, place: Place) -> Step | StepResult:

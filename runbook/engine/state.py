@@ -21,6 +21,7 @@ from runbook.model.event import (
     StepStarted,
     VarsSet,
 )
+from runbook.model.units import dec_hook
 from runbook.steps.base import Launched, Patched
 
 PUBLIC = ("status", "verdict", "seconds", "diagnosis", "reason", "host", "attempts", "items", "hosts")
@@ -69,7 +70,7 @@ class RunState:
             case StepEnded():
                 self._ended(event)
             case Registered(kind="launch"):
-                self.launches[event.step, event.host] = msgspec.convert(event.data, Launched)
+                self.launches[event.step, event.host] = msgspec.convert(event.data, Launched, dec_hook=dec_hook)
             case Registered(kind="patch"):
                 self.patches[event.step, event.host] = msgspec.convert(event.data, Patched)
             case Owed():

@@ -454,6 +454,7 @@ class Host:
     def call(
         self,
         op: str,
+        /,
         *,
         timeout_s: float = 30.0,
         blob: bytes = b"",
@@ -463,7 +464,7 @@ class Host:
         """A raw operation of the helper (docs/reference/helper.md)."""
         return self.transport.call(op, args, blob, timeout_s=timeout_s, cancel=self.cancel, on_event=on_event)
 
-    def _typed(self, kind: Any, op: str, *, timeout_s: float = 30.0, **args: Any) -> Any:
+    def _typed(self, kind: Any, op: str, /, *, timeout_s: float = 30.0, **args: Any) -> Any:
         return msgspec.convert(self.call(op, timeout_s=timeout_s, **args).data, kind)
 
     def close(self) -> None:

@@ -139,6 +139,22 @@ class Rate(str):
 UNIT_TYPES = (Duration, Size, Rung, Rate)
 
 
+def enc_hook(value: object) -> str:
+    """msgspec's hook: exact text that `dec_hook` reads back."""
+    if isinstance(value, Duration):
+        return f"{float(value)!r}s"
+    if isinstance(value, Size):
+        return f"{int(value)}B"
+    raise NotImplementedError(type(value))
+
+
+def dec_hook(kind: type, value: object) -> object:
+    """msgspec's hook: durations, sizes, rungs and rates from text; raises UnitError."""
+    if kind in UNIT_TYPES:
+        return kind.parse(value)  # type: ignore[attr-defined]
+    raise NotImplementedError(kind)
+
+
 def format_duration(seconds: float) -> str:
     """Short text for people: 0.25 -> "250ms", 95 -> "1m35s", 7200 -> "2h"."""
     if seconds < 0:

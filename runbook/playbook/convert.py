@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 import msgspec.inspect as mi
 
-from runbook.model.units import UNIT_TYPES
+from runbook.model.units import dec_hook
 from runbook.playbook.shape import UNIT_EXAMPLES, Hole, Shape, bare, type_of
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -22,13 +22,6 @@ class StepProblem(ValueError):
         self.path = path
         self.summary = summary
         self.hint = hint
-
-
-def dec_hook(type_: type, value: Any) -> Any:
-    """msgspec's hook: durations, sizes, rungs and rates from text; raises UnitError, a ValueError."""
-    if type_ in UNIT_TYPES:
-        return type_.parse(value)  # type: ignore[attr-defined]
-    raise NotImplementedError(type_)
 
 
 def to_step(step: type[S], body: dict[str, Any]) -> S:

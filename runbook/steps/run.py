@@ -115,7 +115,7 @@ class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
             out = json.loads(stdout) if self.parse == "json" else stdout.splitlines() if self.parse == "lines" else stdout
         except ValueError as problem:
             return StepResult(verdict="failed", reason=f"stdout is not JSON: {problem}; it begins {stdout[:80]!r}", fields=fields)
-        return StepResult(verdict="passed", reason=_last(stdout), fields={**fields, "out": out})
+        return StepResult(verdict="passed", reason=_last(stdout, 1)[:120], fields={**fields, "out": out})
 
 
 def _through_sudo(argv: list[str], shell: str, env: dict[str, str], stdin: bytes) -> tuple[list[str], str, bytes]:
@@ -132,6 +132,6 @@ def _shown(data: bytes, dropped: int) -> str:
     return f"{text}\n[{dropped} bytes left out of the middle]" if dropped else text
 
 
-def _last(text: str) -> str:
+def _last(text: str, count: int = LAST_LINES) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return " | ".join(lines[-LAST_LINES:])[-400:] if lines else "no output"
+    return " | ".join(lines[-count:])[-400:] if lines else "no output"
