@@ -16,8 +16,8 @@ from runbook.lang.regex import compiled
 from runbook.lang.values import Raw, Unknown, kind, short
 from runbook.model.units import Duration, Size, UnitError
 
-MAX_WORK = 500_000
-MAX_ITEMS = 200_000
+MAX_WORK = 250_000
+MAX_ITEMS = 100_000
 MAX_TEXT = 4 * 2**20
 MAX_REGEX_TEXT = 2**20
 MAX_NESTING = 100

@@ -20,6 +20,12 @@ Bound = dict[str, Any]
 """Names bound by comprehensions. Under "", which no author can write: those whose items came from a host."""
 
 
+class Looked:
+    """Was there any item to look at?"""
+
+    any = False
+
+
 class Items:
     """The part of the evaluator that goes through lists."""
 
@@ -83,8 +89,13 @@ class Items:
         finally:
             self.noting = before
 
-    def _scopes(self, generators: list[ast.comprehension], value: Any, bound: Bound) -> Iterator[Bound | Unknown]:
-        """The names of each item, nested loops unrolled; an Unknown where a list or a condition is one. `value` is the first list."""
+    def _scopes(
+        self, generators: list[ast.comprehension], value: Any, bound: Bound, looked: Looked | None = None
+    ) -> Iterator[Bound | Unknown]:
+        """The names of each item, nested loops unrolled; an Unknown where a list or a condition is one.
+
+        `value` is the first list. `looked` learns whether any item was there at all, before the conditions.
+        """
         part, *rest = generators
         if isinstance(value, Unknown):
             yield value
@@ -94,6 +105,8 @@ class Items:
         host = self.from_host(part.iter, bound)
         for item in value:
             self.budget.spend()
+            if looked is not None and not rest:
+                looked.any = True
             inner = dict(bound)
             self._bind(part.target, item, inner, host)
             kept: bool | Unknown = True
@@ -104,7 +117,7 @@ class Items:
             if isinstance(kept, Unknown):
                 yield kept
             elif kept and rest:
-                yield from self._scopes(rest, self._quietly(rest[0].iter, inner), inner)
+                yield from self._scopes(rest, self._quietly(rest[0].iter, inner), inner, looked)
             elif kept:
                 yield inner
 
@@ -134,14 +147,15 @@ class Items:
             return source
         found: Unknown | None = None
         count = 0
-        for value in self._item_values(node, source, bound, decides) if each else self._plain_items(node, source):  # type: ignore[arg-type]
+        looked = Looked()
+        for value in self._item_values(node, source, bound, decides, looked) if each else self._plain_items(node, source):  # type: ignore[arg-type]
             count += 1
             verdict = truth(value)
             if isinstance(verdict, Unknown):
                 found = found or verdict
             elif verdict is decides:
                 return decides
-        if count == 0 and (name == "all" or not source) and self.from_host(node, bound):
+        if count == 0 and (name == "all" or not looked.any) and self.from_host(node, bound):
             return self.nothing_seen(node)
         return found if found is not None else not decides
 
@@ -151,11 +165,13 @@ class Items:
         self.budget.spend(len(source))
         return source
 
-    def _item_values(self, node: ast.GeneratorExp | ast.ListComp, source: Any, bound: Bound, decides: bool) -> Iterator[Any]:
+    def _item_values(
+        self, node: ast.GeneratorExp | ast.ListComp, source: Any, bound: Bound, decides: bool, looked: Looked
+    ) -> Iterator[Any]:
         """The values of a comprehension, one by one. Operands are noted for the one that decides, else for the first few."""
         first: list[tuple[int, Bound]] = []
         index = 0
-        for inner in self._scopes(node.generators, source, bound):
+        for inner in self._scopes(node.generators, source, bound, looked):
             if isinstance(inner, Unknown):
                 yield inner
                 continue

@@ -176,6 +176,8 @@ class _Checker:
             else:
                 parts.append(key)
             current = current.value
+        if isinstance(current, ast.Name):
+            self._as_written(current, current.id)
         if not isinstance(current, ast.Name) or current.id in bound or current.id in LITERALS:
             return False
         if current.id in ARITY:
@@ -191,6 +193,7 @@ class _Checker:
     def _key(self, node: ast.Attribute | ast.Subscript) -> str | int | None:
         """The constant key of one step of a chain; None for a computed one or a slice."""
         if isinstance(node, ast.Attribute):
+            self._as_written(node, node.attr)
             if node.attr.startswith("_"):
                 raise self.refuse(node, f"no attribute begins with `_`: `{node.attr}`", f"write `['{node.attr}']` for a key of a mapping")
             return node.attr
@@ -199,6 +202,12 @@ class _Checker:
         except (ValueError, TypeError, SyntaxError):
             return None
         return key if isinstance(key, (str, int)) and not isinstance(key, bool) else None
+
+    def _as_written(self, node: ast.expr, name: str) -> None:
+        """Python folds some letters of a name into others; the keys of a mapping are not folded."""
+        end = _extent(self.line, node)[1]
+        if not self.line[:end].endswith(name):
+            raise self.refuse(node, f"the name `{name}` has letters with another spelling", "write `['…']` for this key")
 
     def _check_name(self, node: ast.Name, bound: Bound, depth: int) -> None:
         """A bound name or a literal: nothing to note."""

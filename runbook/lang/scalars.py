@@ -17,10 +17,11 @@ _WORDS: dict[str, Any] = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 _OLD_BOOLEANS = {
-    word: value
-    for plain, value in (("yes", "true"), ("no", "false"), ("on", "true"), ("off", "false"))
-    for word in (plain, plain.title(), plain.upper())
+    form: meaning
+    for word, meaning in (("yes", "true"), ("no", "false"), ("on", "true"), ("off", "false"))
+    for form in (word, word.title(), word.upper())
 }
+"""What YAML 1.1 read as booleans."""
 _NUMBER_START = frozenset("-+.0123456789")
 _INT = re.compile(r"[-+]?[0-9]+")
 _OCTAL = re.compile(r"0o[0-7]+")
@@ -61,11 +62,8 @@ def _integer(text: str) -> tuple[Any, ScalarProblem | None]:
     digits = text.lstrip("+-")
     if len(digits) > 1 and digits[0] == "0":
         plain = text.replace(digits, digits.lstrip("0") or "0")
-        return text, ScalarProblem(
-            "leading-zero",
-            f"`{_cut(text)}` has a leading zero: octal for some, decimal for others",
-            f"write {_cut(plain)} or '{_cut(text)}'",
-        )
+        summary = f"`{_cut(text)}` has a leading zero, which some read as octal"
+        return text, ScalarProblem("leading-zero", summary, f"write {_cut(plain)} or '{_cut(text)}'")
     return _bounded(int(text), text) if len(digits) < 40 else _too_large(text)
 
 
@@ -75,14 +73,12 @@ def _bounded(value: int, text: str) -> tuple[Any, ScalarProblem | None]:
 
 def _too_large(text: str) -> tuple[str, ScalarProblem]:
     return text, ScalarProblem(
-        "number-too-large", f"`{_cut(text)}` is an integer larger than 2^63", f"quote it to make it text: '{_cut(text)}'"
+        "number-too-large", f"`{_cut(text)}` is an integer larger than 2^63", f"to make it text, quote it: '{_cut(text)}'"
     )
 
 
 def _not_finite(text: str) -> tuple[str, ScalarProblem]:
-    return text, ScalarProblem(
-        "not-finite", f"`{_cut(text)}` is not a finite number", f"write a number, or quote it to make it text: '{_cut(text)}'"
-    )
+    return text, ScalarProblem("not-finite", f"`{_cut(text)}` is not a finite number", f"to make it text, quote it: '{_cut(text)}'")
 
 
 def _cut(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from runbook.lang.document import LINE_BREAK
+from runbook.lang.yaml_build import too_deep
 from runbook.model.diagnostic import Diagnostic, Span
 
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"\\]|\\.)*\"")
@@ -49,18 +50,27 @@ class _Said(NamedTuple):
     length: int = 1
 
 
-def syntax_problem(error: yaml.MarkedYAMLError, file: str, text: str) -> Diagnostic:
+def syntax_problem(error: yaml.YAMLError, file: str, text: str) -> Diagnostic:
     """A scanner's or parser's error with its place and a hint."""
-    mark = error.problem_mark or error.context_mark
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    if not isinstance(error, yaml.MarkedYAMLError) or mark is None:
+        return Diagnostic(code="yaml-syntax", summary=f"this is not YAML: {str(error).splitlines()[0]}", span=Span(file, 1, 1))
     first: Any = error.context_mark or mark
-    lines = LINE_BREAK.split(text)
-    if mark is None:
-        return Diagnostic(code="yaml-syntax", summary=f"this is not YAML: {error.problem}", span=Span(file, 1, 1))
-    at = _Place(error.problem or "", error.context or "", mark.line, mark.column, first.line, first.column, lines)
+    at = _Place(error.problem or "", error.context or "", mark.line, mark.column, first.line, first.column, LINE_BREAK.split(text))
     said = next((found for rule in _RULES if (found := rule(at)) is not None), None)
     if said is None:
         said = _Said("yaml-syntax", f"this is not YAML: {at.problem} {at.context}".strip(), "quote the text", at.line, at.column)
     return Diagnostic(code=said.code, summary=said.summary, hint=said.hint, span=Span(file, said.line + 1, said.column + 1, said.length))
+
+
+def _deep(at: _Place) -> _Said | None:
+    return _Said(*too_deep(), at.line, at.column) if "nesting depth" in at.problem else None
+
+
+def _directive(at: _Place) -> _Said | None:
+    if not at.text(at.line).startswith("%"):
+        return None
+    return _Said("directive", "lines that begin with `%` are not allowed", "remove the line, or quote the text", at.line, at.column)
 
 
 def _expression(at: _Place) -> _Said | None:
@@ -88,24 +98,23 @@ def _tab(at: _Place) -> _Said | None:
 
 
 def _reserved(at: _Place) -> _Said | None:
-    if "cannot start any token" not in at.problem:
+    if "cannot start any token" not in at.problem and "expected node content" not in at.problem:
         return None
-    return _Said(
-        "reserved-character",
-        f"text cannot begin with `{at.char}`",
-        f"quote it: '{_safe(at.text(at.line)[at.column :])}'",
-        at.line,
-        at.column,
-    )
+    return _begins(at.text(at.line), at.line, at.column)
+
+
+def _begins(line: str, number: int, column: int) -> _Said:
+    rest = line[column:]
+    hint = f"quote it: {_quoted(rest)}" if rest.strip() else "write a value"
+    return _Said("reserved-character", f"text cannot begin with `{rest[:1]}`", hint, number, column)
 
 
 def _colon(at: _Place) -> _Said | None:
     if "mapping values are not allowed" not in at.problem:
         return None
     if re.match(r".+:\s", at.value + " ") and at.value != at.text(at.line).strip():
-        return _Said(
-            "unquoted-colon", "the value has a `: ` in it, which starts a mapping", f"quote it: '{_safe(at.value)}'", at.line, at.column
-        )
+        summary = "the value has a `: ` in it, which starts a mapping"
+        return _Said("unquoted-colon", summary, f"quote it: {_quoted(at.value)}", at.line, at.column)
     hint = "is a blank missing after the `:` of the line before, or is this line indented too far?"
     return _Said("unexpected-mapping", "a key is not expected here", hint, at.line, at.column)
 
@@ -130,17 +139,9 @@ def _after_value(at: _Place) -> _Said | None:
 
 
 def _anchor(at: _Place) -> _Said | None:
-    if "anchor" not in at.context and "alias" not in at.context and "tag" not in at.context:
+    if not any(word in at.context for word in ("anchor", "alias", "tag")):
         return None
-    line = at.text(at.first_line)
-    char = line[at.first_column : at.first_column + 1]
-    return _Said(
-        "reserved-character",
-        f"text cannot begin with `{char}`",
-        f"quote it: '{_safe(line[at.first_column :])}'",
-        at.first_line,
-        at.first_column,
-    )
+    return _begins(at.text(at.first_line), at.first_line, at.first_column)
 
 
 def _bracket(at: _Place) -> _Said | None:
@@ -174,14 +175,10 @@ def _indentation(at: _Place) -> _Said | None:
     return _Said("bad-indentation", "this line does not fit the block above it", hint, at.line, at.column)
 
 
-def _safe(text: str) -> str:
-    """Text for single quotes, cut."""
-    text = text.strip().replace("'", "''")
-    return text if len(text) <= 60 else text[:60] + "…"
-
-
 def _quoted(text: str) -> str:
-    return f"'{_safe(text)}'"
+    """Text in single quotes, cut."""
+    text = text.strip().replace("'", "''")
+    return f"'{text if len(text) <= 60 else text[:60] + '…'}'"
 
 
-_RULES = (_expression, _tab, _quote, _reserved, _colon, _after_value, _anchor, _bracket, _key, _block_text, _indentation)
+_RULES = (_deep, _directive, _expression, _tab, _quote, _reserved, _colon, _after_value, _anchor, _bracket, _key, _block_text, _indentation)
