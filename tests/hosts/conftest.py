@@ -1,21 +1,5 @@
-"""Real servers for the tests of hosts, and connected hosts of each kind."""
+"""A second account for the tests of hosts."""
 
-from __future__ import annotations
+from tests.support.fixtures import other_user
 
-from collections.abc import Iterator
-
-import pytest
-
-from runbook.hosts.base import Host
-from tests.support.fixtures import other_user, relay_to, sshd, start_sshd
-from tests.support.hosts import KINDS
-
-__all__ = ["other_user", "relay_to", "sshd", "start_sshd"]
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def connected_host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """One connection per kind and test file; a test must not close it."""
-    host, end = request.param(tmp_path_factory.mktemp("host"))
-    yield host
-    end()
+__all__ = ["other_user"]
