@@ -29,7 +29,9 @@ class Copy(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     from_: Annotated[str, Meta(description="local file; relative paths count from the working directory")] = msgspec.field(name="from")
     to: Annotated[str, Meta(description="absolute path on the host")]
-    mode: Annotated[str | None, Meta(description="octal, as in '0644'; the local file's when left out", pattern="^0?[0-7]{3}$")] = None
+    mode: Annotated[
+        Annotated[str, Meta(pattern="^0?[0-7]{3}$")] | None, Meta(description="octal, as in '0644'; the local file's when left out")
+    ] = None
     max: Annotated[Size, Meta(description="refuse a larger file")] = Size(256 * 2**20)
 
     def plan(self) -> list[str]:

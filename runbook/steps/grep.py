@@ -21,8 +21,8 @@ START = "start"
 class Count(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many there may be. Null: no bound."""
 
-    min: Annotated[int | None, Meta(description="at least", ge=0)] = None
-    max: Annotated[int | None, Meta(description="at most", ge=0)] = None
+    min: Annotated[Annotated[int, Meta(ge=0)] | None, Meta(description="at least")] = None
+    max: Annotated[Annotated[int, Meta(ge=0)] | None, Meta(description="at most")] = None
 
     def text(self) -> str:
         """For a sentence: "at least 1", "0 to 3"."""
