@@ -1,0 +1,226 @@
+"""What the helper does for and with a run's keeper. Everything here also works on the files of a keeper that died."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from . import boot, keeper_link, patches, procs, tree
+from .errors import OpError
+from .runfolder import RunFolder, checked_name, locked, read_json, write_json
+from .spawn import checked_cwd
+
+START_S = 20.0
+END_S = 5.0
+RECORD_S = 1.0  # from a child's death to its record, when the keeper lives
+IDLE_S = 600.0
+_SHOWN = ("id", "pid", "start", "sid", "log", "log_inode", "log_offset", "argv", "cwd", "interpreter", "started", "ended", "exit", "signal")
+_MORE = ("oom_killed", "oom_source", "max_rss", "stopped_by", "exit_unknown", "at_end")
+
+Reply = Tuple[Dict[str, Any], bytes]
+
+
+def keeper_ensure(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
+    """Start the run's keeper if it does not live, and renew it. `suspend_for_s` counts per launch, from its own spec."""
+    folder = RunFolder(ctx.state_dir, args["run"])
+    ensure(folder, float(args.get("idle_s", IDLE_S)))
+    return state_of(folder), b""
+
+
+def ensure(folder: RunFolder, idle_s: float = IDLE_S) -> None:
+    """The same without the answer. Two at once start one keeper."""
+    folder.create()
+    with locked(folder.lock, START_S + END_S):
+        folder.renew()
+        alive = keeper_link.living(folder)
+        if alive is None or not _pokes(folder, alive):
+            _start(folder, idle_s)
+
+
+def _pokes(folder: RunFolder, alive: Dict[str, Any]) -> bool:
+    """Whether the keeper answers; False when it was just leaving and is gone now."""
+    try:
+        keeper_link.ask(folder, {"op": "poke"})
+    except OpError as error:
+        if error.code != "failed" or not _gone_within(alive, END_S):
+            raise
+        return False
+    return True
+
+
+def _start(folder: RunFolder, idle_s: float) -> None:
+    """A process of its own from our own sources; its argv says nothing that a pattern could match."""
+    args = {"state_dir": folder.state_dir, "run": folder.run, "idle_s": idle_s}
+    env = {name: value for name, value in procs.own_environ().items() if name not in ("RUNBOOK_RUN", "RUNBOOK_LAUNCH")}
+    try:
+        done = subprocess.run(
+            [sys.executable, boot.FLAGS, boot.STUB],
+            input=boot.payload(boot.own_sources(), "keeper", args),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            timeout=START_S,
+            env=env,
+        )
+        answer = json.loads(done.stdout.decode("utf-8"))
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        said = "the keeper of run %s did not start: %s" % (folder.run, error)
+        raise OpError("failed", said, "is there memory and disk space?") from error
+    if "error" in answer:
+        raise OpError(answer["error"]["code"], answer["error"]["message"], done.stderr.decode("utf-8", "replace")[-500:])
+
+
+def keeper_state(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
+    """The run on this host, from its files."""
+    return state_of(_existing(ctx, args)), b""
+
+
+def _existing(ctx: Any, args: Dict[str, Any]) -> RunFolder:
+    folder = RunFolder(ctx.state_dir, args["run"])
+    if not folder.exists():
+        raise OpError("not_found", "run %s left nothing on this host" % folder.run, "it never acted here, or it is cleaned up")
+    return folder
+
+
+def state_of(folder: RunFolder) -> Dict[str, Any]:
+    """Keeper, launches and open undo records."""
+    record = read_json(folder.keeper) or {"pid": 0, "start": 0}
+    return {
+        "run": folder.run,
+        "pid": record["pid"],
+        "start": record["start"],
+        "alive": keeper_link.living(folder) is not None,
+        "renewed": folder.last_renewal(),
+        "expires": folder.expires(),
+        "launches": [_view(launch) for launch in folder.launch_records()],
+        "undo": [patches.view(undo) for undo in patches.open_records(folder.state_dir, folder.run)],
+        "ended": (read_json(folder.ended) or {}).get("acts"),
+    }
+
+
+def keeper_renew(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
+    """The controller lives: timers and expiries count from now. Raises not_found when the keeper is gone: ensure it again."""
+    folder = _existing(ctx, args)
+    folder.renew()
+    _poke(folder)
+    return {}, b""
+
+
+def _poke(folder: RunFolder) -> None:
+    if keeper_link.living(folder) is None:
+        raise OpError("not_found", "the keeper of run %s is gone" % folder.run, "its files stay; start it again")
+    keeper_link.ask(folder, {"op": "poke"})
+
+
+def keeper_suspend(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
+    """Hold everything until `expires` (unix time); then the keeper stops launches and restores. The next renewal takes it back."""
+    folder = _existing(ctx, args)
+    write_json(folder.suspended, {"expires": float(args["expires"])})
+    _poke(folder)
+    return {}, b""
+
+
+def keeper_note_kill(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
+    """Our own kill is about to reach a launch: if it ends now, `by` ended it."""
+    folder = _existing(ctx, args)
+    if keeper_link.living(folder) is None:
+        return {"noted": False}, b""
+    return keeper_link.ask(folder, {"op": "note_kill", "id": args["id"], "by": args["by"]}), b""
+
+
+def launch(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
+    """Start a process under the run's keeper."""
+    folder = RunFolder(ctx.state_dir, args["run"])
+    checked_name(args["id"], "launch")
+    cwd = os.path.abspath(checked_cwd(args.get("cwd") or "") or os.getcwd())
+    log = args.get("log") or ""
+    spec = {
+        "id": args["id"],
+        "argv": list(args.get("argv") or ()),
+        "shell": args.get("shell") or "",
+        "prelude": args.get("prelude") or "",
+        "cwd": cwd,
+        "log": os.path.join(cwd, os.path.expanduser(log)) if log else "",
+        "at_end": args.get("at_end", "stop"),
+        "ladder": list(args.get("ladder") or ("TERM 15s", "KILL 10s")),
+        "suspend_for_s": float(args.get("suspend_for_s", 7200.0)),
+        "kind": args.get("kind", "launch"),
+    }
+    env = {**procs.own_environ(), "RUNBOOK_RUN": folder.run, "RUNBOOK_LAUNCH": args["id"], **(args.get("env") or {})}
+    ensure(folder)
+    return _view(keeper_link.ask(folder, {"op": "launch", "spec": spec, "env": env})), b""
+
+
+def launch_state(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
+    """One launch; of one that has just died, with its end, which the keeper writes within a moment."""
+    folder = _existing(ctx, args)
+    deadline = time.monotonic() + RECORD_S
+    while True:
+        record = read_json(folder.launch_file(args["id"]))
+        if record is None:
+            raise OpError("not_found", "run %s has no launch `%s` on this host" % (folder.run, args["id"]))
+        lives = procs.is_alive(record["pid"], record["start"])
+        if "ended" in record or lives or keeper_link.living(folder) is None or time.monotonic() > deadline:
+            return _view(record), b""
+        time.sleep(0.01)
+
+
+def _view(record: Dict[str, Any]) -> Dict[str, Any]:
+    """A launch as the controller is told. One that died after its keeper has an end, but nobody knows how."""
+    shown = {key: record[key] for key in _SHOWN + _MORE if key in record}
+    if "ended" not in record and not procs.is_alive(record["pid"], record["start"]):
+        shown.update(ended=time.time(), exit_unknown="its keeper is gone: nobody saw its exit status")
+    return shown
+
+
+def keeper_retire(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
+    """End the keeper and remove the run's folder, unless something is still owed: then `left` says what stays, and why."""
+    folder = RunFolder(ctx.state_dir, args["run"])
+    if not folder.exists():
+        return {"left": []}, b""
+    with locked(folder.lock, START_S):
+        alive = keeper_link.living(folder)
+        left = _left(folder, alive["pid"] if alive else None)
+        if alive is not None:
+            keeper_link.ask(folder, {"op": "retire"})
+            if not _gone_within(alive, END_S):
+                left.append("pid %d: the run's keeper did not end" % alive["pid"])
+        if not left:
+            folder.remove()
+    return {"left": left}, b""
+
+
+def _gone_within(process: Dict[str, Any], limit_s: float) -> bool:
+    deadline = time.monotonic() + limit_s
+    while procs.is_alive(process["pid"], process["start"]):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def _left(folder: RunFolder, keeper_pid: Optional[int]) -> List[str]:
+    """What stays when the keeper goes: processes of launches, files that still carry a patch."""
+    table, records = procs.process_table(), folder.launch_records()
+    left = []
+    for record in records:
+        why = "kept as asked" if record["at_end"] == "keep" else "still runs"
+        for pid in sorted(tree.members(record, table, keeper_pid, records)):
+            left.append("pid %d (%s): launch `%s`, %s" % (pid, procs.title(pid), record["id"], why))
+    for undo in patches.open_records(folder.state_dir, folder.run):
+        left.append("%s: patch `%s` is not undone; the original lies in %s" % (undo["path"], undo["id"], undo["folder"]))
+    return left
+
+
+OPS = {
+    "keeper_ensure": keeper_ensure,
+    "keeper_state": keeper_state,
+    "keeper_renew": keeper_renew,
+    "keeper_suspend": keeper_suspend,
+    "keeper_retire": keeper_retire,
+    "keeper_note_kill": keeper_note_kill,
+    "launch": launch,
+    "launch_state": launch_state,
+}

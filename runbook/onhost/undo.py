@@ -1,0 +1,27 @@
+"""The operations patch and restore: the file's work is in `patches`, the timer's in the run's keeper."""
+
+from typing import Any, Dict, List, Tuple
+
+from . import keeper_link, keeper_ops, patches
+from .runfolder import RunFolder
+
+
+def patch(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any], bytes]:
+    """Replace a file's bytes by `blob`. The keeper knows of the undo record before the file changes."""
+    folder = RunFolder(ctx.state_dir, args["run"])
+    keeper_ops.ensure(folder)
+
+    def announce() -> None:
+        folder.renew()
+        keeper_link.ask(folder, {"op": "poke"})
+
+    where = (ctx.state_dir, args["run"], args["id"], args["path"])
+    return patches.patch(*where, args["expect_sha256"], blob, float(args["undo_after_s"]), announce), b""
+
+
+def restore(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[List[Dict[str, Any]], bytes]:
+    """Undo patches of a run, newest first; `ids` null: all."""
+    return patches.restore(ctx.state_dir, args["run"], args.get("ids")), b""
+
+
+OPS = {"patch": patch, "restore": restore}
