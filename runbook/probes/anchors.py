@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import difflib
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Union
 
 import msgspec
@@ -80,7 +80,7 @@ def header(statement: ast.stmt) -> str:
 
 
 def read_anchor(text: str) -> str | None:
-    """The normalised form of an anchor; None when it is not one statement."""
+    """The normalised form of an anchor, of several lines when it has a body of its own; None when it is not one statement."""
     plain = textwrap.dedent(text).strip()
     plain = plain[2:] if plain.startswith("elif ") else plain
     for tail in _TAILS:
@@ -88,51 +88,105 @@ def read_anchor(text: str) -> str | None:
             body = ast.parse(plain + tail).body
         except (SyntaxError, ValueError):
             continue
-        return header(body[0]) if len(body) == 1 else None
+        if len(body) != 1:
+            return None
+        return header(body[0]) if tail else ast.unparse(body[0])
     return None
 
 
-def find(tree: ast.Module, at: str, anchor: str, side: str, path: str) -> Place | Diagnostic:
-    """Where a probe goes. side: entry, after or before; `anchor` is empty for entry."""
-    wanted = at.replace(".<locals>", "")
-    named = list(functions(tree))
-    candidates = [function for name, function in named if name == wanted and not _is_overload(function)]
-    if not candidates:
-        return _unknown_function(wanted, [name for name, _ in named], tree, path)
-    compiled = [name for function in candidates for name in _compilers(function)]
-    if compiled:
-        hint = "put the probe into the function that calls it"
-        return _problem(
-            "compiled-function", path, candidates[0].lineno, f"`{wanted}` is compiled by `@{compiled[0]}`: Python in it does not run", hint
-        )
-    if side == "entry":
+class Index:
+    """The functions of a file and the normalised statements of each, worked out once."""
+
+    def __init__(self, tree: ast.Module, path: str) -> None:
+        self.path = path
+        self._named: dict[str, list[Function]] = {}
+        for name, function in functions(tree):
+            self._named.setdefault(name, []).append(function)
+        self._classes = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+        self._statements: dict[Function, list[tuple[str, ast.stmt]]] = {}
+
+    def statements(self, function: Function) -> list[tuple[str, ast.stmt]]:
+        """(header, statement) of the function's own statements."""
+        if function not in self._statements:
+            self._statements[function] = [(header(statement), statement) for statement in own_statements(function)]
+        return self._statements[function]
+
+    def find(self, at: str, anchor: str, side: str) -> Place | Diagnostic:
+        """Where a probe goes. side: entry, after or before; `anchor` is empty for entry."""
+        wanted = at.replace(".<locals>", "")
+        candidates = [function for function in self._named.get(wanted, ()) if not _is_overload(function)]
+        if not candidates:
+            return self._unknown_function(wanted)
+        line = candidates[0].lineno
+        compiled = [name for function in candidates for name in _compilers(function)]
+        if compiled:
+            summary = f"`{wanted}` is compiled by `@{compiled[0]}`: Python in it does not run"
+            return self._problem("compiled-function", line, summary, "put the probe into the function that calls it")
+        if side != "entry":
+            return self._find_statement(candidates, wanted, anchor, side)
         if len(candidates) > 1:
-            return _several(path, f"`{wanted}` is defined", candidates, "name a statement of the one you mean with `after:`")
+            return self._several(f"`{wanted}` is defined", candidates, "name a statement of the one you mean with `after:`")
         return _entry(candidates[0])
-    return _find_statement(candidates, named, wanted, anchor, side, path)
+
+    def _find_statement(self, candidates: list[Function], wanted: str, anchor: str, side: str) -> Place | Diagnostic:
+        form = read_anchor(anchor)
+        if form is None:
+            hint = "write one whole statement, or the first line of a compound one, as in `if x is None:`"
+            return self._problem("anchor-not-a-statement", candidates[0].lineno, f"`{anchor.strip()}` is not one Python statement", hint)
+        rows = [(text, node, function) for function in candidates for text, node in self.statements(function)]
+        hits = [(node, function) for text, node, function in rows if _is_form(node, text, form)]
+        if not hits:
+            return self._missing(wanted, form, [(text, node) for text, node, _ in rows], candidates[0].lineno)
+        if len(hits) > 1:
+            return self._several(f"`{form}` stands in `{wanted}`", [node for node, _ in hits], "choose a statement that is there once")
+        statement, function = hits[0]
+        if side == "after" and isinstance(statement, _NO_EXIT):
+            return self._problem("unreachable", statement.lineno, f"nothing runs after `{form}`", "write `before:` instead of `after:`")
+        return Place(function, statement, side == "after")
+
+    def _missing(self, wanted: str, form: str, rows: list[tuple[str, ast.stmt]], line: int) -> Diagnostic:
+        for name, nested in self._named.items():
+            if name.startswith(wanted + ".") and any(form == text for function in nested for text, _ in self.statements(function)):
+                return self._problem(
+                    "anchor-missing", line, f"`{form}` is not in `{wanted}` itself", f"it is in `{name}`: write `at: {name}`"
+                )
+        ranked = sorted(((_likeness(text, form), text, node.lineno) for text, node in rows), key=lambda row: (-row[0], row[2]))
+        nearest = [(text, number) for ratio, text, number in ranked[:3] if ratio > 0.4]
+        listed = "; ".join(f"line {number}: `{text}`" for text, number in nearest) or "nothing in it is like it"
+        summary = f"`{form}` is not in `{wanted}`; nearest: {listed}"
+        alike = [(text, number) for ratio, text, number in ranked if ratio >= _SAME]
+        if len(alike) == 1:
+            text, number = alike[0]
+            hint = f"line {number} looks like the same statement, changed: if it is the one you mean, write `{text}`"
+            return self._problem("anchor-missing", number, summary, hint)
+        return self._problem("anchor-missing", nearest[0][1] if nearest else line, summary, "copy the statement from the file")
+
+    def _unknown_function(self, wanted: str) -> Diagnostic:
+        names, last = list(self._named), wanted.rsplit(".", 1)[-1]
+        if last in self._classes:
+            return self._problem(
+                "function-missing", 1, f"`{wanted}` is a class, not a function", f"name a method, as in `{wanted}.forward`"
+            )
+        near = [name for name in names if name.rsplit(".", 1)[-1] == last] + difflib.get_close_matches(wanted, names, n=5, cutoff=0.5)
+        listed = ", ".join(f"`{name}`" for name in dict.fromkeys(near[:5]))
+        hint = f"near: {listed}" if listed else "the file has no function of a name like it"
+        return self._problem("function-missing", 1, f"there is no function `{wanted}`", hint)
+
+    def _several(self, what: str, nodes: Sequence[ast.stmt], hint: str) -> Diagnostic:
+        lines = [node.lineno for node in nodes]
+        return self._problem("not-unique", lines[0], f"{what} {len(lines)} times: lines {', '.join(map(str, lines))}", hint)
+
+    def _problem(self, code: str, line: int, summary: str, hint: str) -> Diagnostic:
+        return Diagnostic(code=code, summary=summary, span=Span(self.path, line, 1), hint=hint)
 
 
-def _find_statement(
-    candidates: list[Function], named: list[tuple[str, Function]], wanted: str, anchor: str, side: str, path: str
-) -> Place | Diagnostic:
-    form = read_anchor(anchor)
-    line = candidates[0].lineno
-    if form is None:
-        hint = "write one whole statement, or the first line of a compound one, as in `if x is None:`"
-        return _problem("anchor-not-a-statement", path, line, f"`{anchor.strip()}` is not one Python statement", hint)
-    texts = [(header(statement), statement, function) for function in candidates for statement in own_statements(function)]
-    hits = [(statement, function) for text, statement, function in texts if text == form]
-    if not hits:
-        inside = [name for name, function in named if name.startswith(wanted + ".") and form in map(header, own_statements(function))]
-        return _missing(path, wanted, form, [(text, statement) for text, statement, _ in texts], inside, line)
-    if len(hits) > 1:
-        return _several(
-            path, f"`{form}` stands in `{wanted}`", [statement for statement, _ in hits], "choose a statement that is there once"
-        )
-    statement, function = hits[0]
-    if side == "after" and isinstance(statement, _NO_EXIT):
-        return _problem("unreachable", path, statement.lineno, f"nothing runs after `{form}`", "write `before:` instead of `after:`")
-    return Place(function, statement, side == "after")
+def _is_form(statement: ast.stmt, text: str, form: str) -> bool:
+    """An anchor with a body must be the whole statement, else the header is enough."""
+    return (ast.unparse(statement) if "\n" in form else text) == form
+
+
+def _likeness(text: str, form: str) -> float:
+    return difflib.SequenceMatcher(None, text, form).ratio()
 
 
 def _entry(function: Function) -> Place:
@@ -160,44 +214,3 @@ def _dotted(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute):
         return f"{_dotted(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""
-
-
-def _missing(path: str, wanted: str, form: str, texts: list[tuple[str, ast.stmt]], inside: list[str], line: int) -> Diagnostic:
-    if inside:
-        return _problem(
-            "anchor-missing", path, line, f"`{form}` is not in `{wanted}` itself", f"it is in `{inside[0]}`: write `at: {inside[0]}`"
-        )
-    ranked = sorted(((difflib.SequenceMatcher(None, text, form).ratio(), text, node) for text, node in texts), key=lambda row: -row[0])
-    nearest = [(text, node.lineno) for ratio, text, node in ranked[:3] if ratio > 0.4]
-    listed = "; ".join(f"line {number}: `{text}`" for text, number in nearest) or "nothing in it is like it"
-    summary = f"`{form}` is not in `{wanted}`; nearest: {listed}"
-    alike = [row for row in ranked if row[0] >= _SAME]
-    if len(alike) == 1:
-        same = f"line {alike[0][2].lineno} looks like the same statement, changed: if it is the one you mean, write `{alike[0][1]}`"
-        return _problem("anchor-missing", path, alike[0][2].lineno, summary, same)
-    return _problem("anchor-missing", path, nearest[0][1] if nearest else line, summary, "copy the statement from the file")
-
-
-def _unknown_function(wanted: str, names: list[str], tree: ast.Module, path: str) -> Diagnostic:
-    if any(isinstance(node, ast.ClassDef) and node.name == wanted.rsplit(".", 1)[-1] for node in ast.walk(tree)):
-        hint = f"name one of its methods, as in `{wanted}.forward`"
-        return _problem("function-missing", path, 1, f"`{wanted}` is a class, not a function", hint)
-    last = wanted.rsplit(".", 1)[-1]
-    near = [name for name in names if name.rsplit(".", 1)[-1] == last] + difflib.get_close_matches(wanted, names, n=5, cutoff=0.5)
-    listed = ", ".join(f"`{name}`" for name in dict.fromkeys(near[:5]))
-    return _problem(
-        "function-missing",
-        path,
-        1,
-        f"there is no function `{wanted}`",
-        f"near: {listed}" if listed else "the file has no function of that kind",
-    )
-
-
-def _several(path: str, what: str, nodes: list[ast.stmt] | list[Function], hint: str) -> Diagnostic:
-    lines = [node.lineno for node in nodes]
-    return _problem("not-unique", path, lines[0], f"{what} {len(lines)} times: lines {', '.join(map(str, lines))}", hint)
-
-
-def _problem(code: str, path: str, line: int, summary: str, hint: str) -> Diagnostic:
-    return Diagnostic(code=code, summary=summary, span=Span(path, line, 1), hint=hint)

@@ -237,7 +237,7 @@ def arm(config, clock=None):
                 line = json.dumps({name: value[:300] if isinstance(value, str) else value for name, value in head.items()})
             self.send((line + "\n").encode("ascii"))
 
-        def send(self, line):
+        def send(self, line):  # each way alone: a full disk or a closed stderr must not cost the other
             try:
                 fd = os.open(config["side"], os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)  # never created: the run may be over
                 try:
@@ -245,12 +245,14 @@ def arm(config, clock=None):
                 finally:
                     os.close(fd)
             except OSError:
-                fd = -1  # full or gone: the line on stderr is what is left
-            if self.stderr:
+                fd = -1
+            try:
                 poll = select.poll()
                 poll.register(2, select.POLLOUT)
-                if poll.poll(0) == [(2, select.POLLOUT)]:
+                if self.stderr and poll.poll(0) == [(2, select.POLLOUT)]:
                     os.write(2, line)
+            except (OSError, AttributeError):  # some event loops take select.poll away
+                fd = -1
 
         def armed(self, how):
             self.pid, self.start = os.getpid(), 0

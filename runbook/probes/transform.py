@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import ast
 import difflib
+import functools
 import hashlib
 import inspect
+import re
 from collections.abc import Sequence
 from typing import Union
 
@@ -82,7 +84,8 @@ def transform(
     if isinstance(source, Diagnostic):
         return [source]
     name = "_rb_" + hashlib.sha256(marker.encode()).hexdigest()[:8]
-    found = [_locate(source, probe, index, call(name, index, probe), path) for index, probe in enumerate(probes)]
+    index = anchors.Index(source.tree, path)
+    found = [_locate(source, index, probe, number, call(name, number, probe)) for number, probe in enumerate(probes)]
     problems = [item for item in found if isinstance(item, Diagnostic)]
     if problems:
         return problems
@@ -92,8 +95,7 @@ def transform(
     patched = _checked(source, result, name, path)
     if isinstance(patched, Diagnostic):
         return [patched]
-    placed = tuple(_placed(result, index, probe, spot) for index, (probe, spot) in enumerate(zip(probes, spots, strict=True)))
-    return Transformed(data=patched, diff=diff(text, result, path), placed=placed)
+    return Transformed(data=patched, diff=diff(text, result, path), placed=_placed(name, result, probes, spots))
 
 
 def call(name: str, index: int, probe: Probe) -> str:
@@ -105,7 +107,7 @@ def call(name: str, index: int, probe: Probe) -> str:
 
 def support(name: str, probes: Sequence[Probe], marker: str, side_file: str, run: str, total: int) -> list[str]:
     """The lines of the block."""
-    code = inspect.getsource(payload.arm).replace("def arm(", f"def {name}_arm(", 1).splitlines()
+    code = _arm_source().replace("def arm(", f"def {name}_arm(", 1).splitlines()
     config = {"marker": marker, "side": side_file, "total": total, "probes": [_probe_config(probe) for probe in probes]}
     return [
         f"{BANNER}{marker}{_TELLS.decode()}, taken out by `runbook restore {run}`",
@@ -117,6 +119,11 @@ def support(name: str, probes: Sequence[Probe], marker: str, side_file: str, run
         f"del {name}_arm",
         END,
     ]
+
+
+@functools.cache
+def _arm_source() -> str:
+    return inspect.getsource(payload.arm)
 
 
 def patched_by(data: bytes) -> str | None:
@@ -151,22 +158,21 @@ def _expressions(probes: Sequence[Probe]) -> list[str]:
 
 
 class _Spot(msgspec.Struct, frozen=True):
-    """A probe's statement, the line it belongs to, and where it goes in."""
+    """The line that a probe belongs to, and what goes in where."""
 
     line: int
-    call: str
     insertion: Insertion
 
 
-def _locate(source: Source, probe: Probe, index: int, text: str, path: str) -> _Spot | Diagnostic:
+def _locate(source: Source, index: anchors.Index, probe: Probe, number: int, text: str) -> _Spot | Diagnostic:
     side = "after" if probe.after else "before" if probe.before else "entry"
-    place = anchors.find(source.tree, probe.at, probe.after or probe.before, side, path)
+    place = index.find(probe.at, probe.after or probe.before, side)
     if isinstance(place, Diagnostic):
         return place
-    insertion = _insertion(source, place, text, path)
+    insertion = _insertion(source, place, text, index.path)
     if isinstance(insertion, Diagnostic):
         return insertion
-    return _Spot(source.line_of(source.start(place.statement)), text, msgspec.structs.replace(insertion, order=index))
+    return _Spot(source.line_of(source.start(place.statement)), msgspec.structs.replace(insertion, order=number))
 
 
 def _insertion(source: Source, place: anchors.Place, text: str, path: str) -> Insertion | Diagnostic:
@@ -254,9 +260,13 @@ class _Strip(ast.NodeTransformer):
         return isinstance(node, ast.Name) and node.id == self._name
 
 
-def _placed(result: str, index: int, probe: Probe, spot: _Spot) -> Placed:
-    before = result[: result.index(spot.call)].replace("\r\n", "\n").replace("\r", "\n")
-    return Placed(index=index, at=probe.at, line=spot.line, line_after=before.count("\n") + 1, show=tuple(probe.shown()))
+def _placed(name: str, result: str, probes: Sequence[Probe], spots: Sequence[_Spot]) -> tuple[Placed, ...]:
+    ours = re.compile(re.escape(name) + r"\((\d+)\) and ")
+    lines = {int(number): at for at, line in enumerate(re.split(r"\r\n|\n|\r", result), 1) for number in ours.findall(line)}
+    return tuple(
+        Placed(index=number, at=probe.at, line=spot.line, line_after=lines[number], show=tuple(probe.shown()))
+        for number, (probe, spot) in enumerate(zip(probes, spots, strict=True))
+    )
 
 
 def _problem(code: str, path: str, line: int, summary: str, hint: str) -> Diagnostic:

@@ -206,6 +206,12 @@ def test_an_anchor_that_is_there_twice_lists_its_places():
     assert found.code == "not-unique" and "lines 2, 4" in found.summary
 
 
+def test_an_anchor_with_a_body_must_be_the_whole_statement():
+    source = "def f(x):\n  if x:\n    a()\n"
+    assert b"    a()\n  PROBE\n" in done(source, Probe(at="f", after="if x: a()"))
+    assert problem(source, Probe(at="f", after="if x: b()")).code == "anchor-missing"
+
+
 def test_an_anchor_in_a_nested_function_is_pointed_to():
     found = problem("def f():\n  def g():\n    x = 1\n", Probe(at="f", after="x = 1"))
     assert found.hint == "it is in `f.g`: write `at: f.g`"
