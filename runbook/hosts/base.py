@@ -625,6 +625,10 @@ class Host:
         """A launch as its keeper knows it."""
         return self._typed(LaunchState, "launch_state", run=run, id=id)
 
+    def note_kill(self, run: str, id: str, by: str = "kill") -> None:
+        """Tell the keeper, before the kill, that we end this launch: then its end is not taken for a crash."""
+        self.call("keeper_note_kill", run=run, id=id, by=by)
+
     # patches -----------------------------------------------------------------------------------------------------
 
     def find_module(

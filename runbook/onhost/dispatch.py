@@ -32,6 +32,7 @@ OPS = {
         "keeper_renew",
         "keeper_suspend",
         "keeper_retire",
+        "keeper_note_kill",
         "launch",
         "launch_state",
     ),
