@@ -124,9 +124,8 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self.expect == "none" and targets:
             return StepResult(verdict="failed", reason=f"{len(targets)} processes matched, and `expect: none` asks for none", fields=fields)
         spared = f", {len(protected)} protected and left alone" if protected else ""
-        return StepResult(
-            verdict="passed", reason=f"{len(report.gone)} processes ended{spared}" if targets else f"nothing to end{spared}", fields=fields
-        )
+        ended = f"{len(report.gone)} process{'' if len(report.gone) == 1 else 'es'} ended" if targets else "nothing to end"
+        return StepResult(verdict="passed", reason=ended + spared, fields=fields)
 
     def _run(self, ctx: StepContext) -> str:
         return ctx.run.id if self.step is not None else ""
