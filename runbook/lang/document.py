@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from runbook.model.diagnostic import Span
 
@@ -14,17 +13,19 @@ LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 """What the parser counts as a line break."""
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(NamedTuple):
     """One YAML document. Paths lead from the top: ("steps", 0, "kill"). Below an alias only the alias itself has a place."""
 
     file: str
     text: str
     data: Any
-    spans: dict[Path, Span] = field(repr=False)
-    key_spans: dict[Path, Span] = field(repr=False)
-    extents: dict[Path, tuple[int, int]] = field(repr=False)
+    spans: dict[Path, Span]
+    key_spans: dict[Path, Span]
+    extents: dict[Path, tuple[int, int]]
     """Offsets in `text` of each scalar with an expression in it, quotes included."""
+
+    def __repr__(self) -> str:
+        return f"Document({self.file!r}, {len(self.spans)} nodes)"
 
     def span(self, path: Path) -> Span:
         """Place of a value, or of the nearest parent that has one."""

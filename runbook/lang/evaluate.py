@@ -65,9 +65,13 @@ class _Evaluator(Items):
     def shown(self) -> tuple[Part, ...]:
         return tuple(Part(source, text) for source, text in list(self.parts.items())[:_MAX_PARTS])
 
-    def note(self, node: ast.expr, value: Any, label: str = "") -> None:
+    def note(self, node: ast.expr, value: Any) -> None:
         if self.noting and len(self.parts) < _MAX_PARTS:
-            self.parts.setdefault(self.parsed.segment(node) + label, short(value))
+            try:
+                shown = short(value)
+            except Problem as problem:  # a lazy mapping with an item that cannot be made: only this line for people is lost
+                shown = str(problem)
+            self.parts.setdefault(self.parsed.segment(node), shown)
 
     def visit(self, node: ast.expr, bound: Bound) -> Any:
         self.budget.spend()

@@ -8,8 +8,9 @@ environment that `env(NAME)` reads. A lazy mapping in the scope may raise `Probl
 """
 
 from runbook.lang.evaluate import Evaluation, Part, evaluate
-from runbook.lang.functions import ARITY, Problem
+from runbook.lang.functions import Problem
 from runbook.lang.parse import Parsed, ParseProblem, Reference, parse
+from runbook.lang.signatures import ARITY
 from runbook.lang.template import Templated, TemplateProblem, template
 from runbook.lang.tokens import Found, find_expressions, is_whole
 from runbook.lang.values import Raw, Unknown, short

@@ -6,13 +6,10 @@ A wrong argument is a `Problem`. Unknown arguments never arrive here: the evalua
 
 from __future__ import annotations
 
-import json as _json
 import re
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from runbook.lang.regex import compiled
 from runbook.lang.values import Raw, Unknown, kind, short
 from runbook.model.units import Duration, Size, UnitError
 
@@ -22,14 +19,6 @@ MAX_TEXT = 4 * 2**20
 MAX_REGEX_TEXT = 2**20
 MAX_NESTING = 100
 MAX_INT = 2**63
-MANY = 10_000
-
-ARITY: dict[str, tuple[int, int]] = {
-    "len": (1, 1), "min": (1, MANY), "max": (1, MANY), "sum": (1, 1), "any": (1, 1), "all": (1, 1), "sorted": (1, 1), "abs": (1, 1),
-    "round": (1, 2), "default": (2, 2), "get": (2, 3), "known": (1, 1), "quote": (1, 1), "raw": (1, 1), "match": (2, 2), "search": (2, 2),
-    "lines": (1, 1), "json": (1, 1), "duration": (1, 1), "size": (1, 1), "basename": (1, 1), "env": (1, 2),
-}  # fmt: skip
-"""Least and most arguments."""
 
 
 class Problem(Exception):
@@ -112,6 +101,8 @@ def quoted(text: str) -> str:
     """One shell word. Also quoted are words that a shell would read as more than text: `if`, `a=b`."""
     if "\0" in text:
         raise Problem("the text has a NUL character, which no shell word can hold")
+    import shlex
+
     word = shlex.quote(text)
     return f"'{word}'" if word == text and (text in _RESERVED or "=" in text) else word
 
@@ -187,6 +178,8 @@ def _regex(whole: bool) -> Callable[..., Any]:
         _text(name, text)
         if len(text) > MAX_REGEX_TEXT:
             raise Problem(f"`{name}` reads at most {MAX_REGEX_TEXT} characters, not {len(text)}: cut it, or use a `grep` step")
+        from runbook.lang.regex import compiled
+
         found, why = compiled(_text(name, pattern))
         if found is None:
             raise Problem(f"`{name}`: {why}")
@@ -207,8 +200,10 @@ def _lines(budget: Budget, value: Any) -> Any:
 
 def _to_json(budget: Budget, value: Any) -> Any:
     unknown_inside(value, budget)  # walks it: bounds nesting and size before anything is built
+    import json
+
     try:
-        return _json.dumps(value, ensure_ascii=False, default=_plain)
+        return json.dumps(value, ensure_ascii=False, default=_plain)
     except (TypeError, ValueError) as error:
         raise Problem(f"`json` cannot write this value: {error}") from error
 

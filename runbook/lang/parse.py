@@ -10,10 +10,10 @@ import ast
 import functools
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from runbook.lang import hints
-from runbook.lang.functions import ARITY
+from runbook.lang.signatures import ARITY
 from runbook.lang.tokens import MAX_SOURCE
 
 MAX_DEPTH = 40
@@ -37,8 +37,7 @@ _CONSTANTS = (str, int, float, bool, type(None))
 _TAKES_ITEMS = frozenset({"any", "all", "sum", "min", "max", "sorted", "len"})
 
 
-@dataclass(frozen=True)
-class ParseProblem:
+class ParseProblem(NamedTuple):
     """Why a source is no expression, what to write instead, and which of its characters are meant."""
 
     summary: str
@@ -47,8 +46,7 @@ class ParseProblem:
     length: int = 0
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(NamedTuple):
     """A name and the constant path behind it: `steps.chat.hits[0].x` is ("steps", ("chat", "hits", 0, "x")).
 
     A path ends at the first part that is not constant. Names bound by a comprehension are no references.
@@ -60,15 +58,14 @@ class Reference:
     length: int
 
 
-@dataclass(frozen=True)
-class Parsed:
+class Parsed(NamedTuple):
     """A checked expression. `calls` are the functions it uses; `line` is the source stripped and on one line."""
 
     source: str
     references: tuple[Reference, ...]
     calls: tuple[str, ...]
-    line: str = field(compare=False, repr=False)
-    tree: ast.expr = field(compare=False, repr=False)
+    line: str
+    tree: ast.expr
 
     def segment(self, node: ast.expr) -> str:
         """The text of a node."""

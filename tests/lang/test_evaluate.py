@@ -263,3 +263,11 @@ def test_a_long_value_is_cut():
     scope = {"steps": {"text": "x" * 10_000, "list": list(range(1000))}}
     for part in run("steps.text == steps.list", scope).parts:
         assert len(part.value_text) < 150
+
+
+def test_a_lazy_mapping_that_is_only_shown_spoils_nothing():
+    class Lazy(dict):
+        def __getitem__(self, key):
+            raise Problem("`vars.a` needs itself")
+
+    assert run("'a' in vars", {"vars": Lazy(a=1)}).value is True

@@ -1,5 +1,7 @@
 """The subset of Python that is an expression, what it refers to, and what is told to those who write more."""
 
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -121,3 +123,14 @@ def test_the_functions_are_exactly_these():
     assert sorted(FUNCTIONS) == sorted(
         "len min max sum any all sorted abs round default get known quote raw match search lines json duration size basename env".split()
     )
+
+
+def test_a_name_that_python_would_spell_otherwise_is_refused():
+    """Its key in the YAML text is another one, so it would never be found."""
+    assert "['…']" in refused("vars.µ").hint
+    assert isinstance(parse("vars['µ'] + vars.ü"), Parsed)
+
+
+def test_parsing_loads_none_of_the_evaluator():
+    code = "import sys, runbook.lang.parse; print([m for m in ('json', 'shlex', 'runbook.lang.functions') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30).stdout == "[]\n"
