@@ -6,12 +6,12 @@ from runbook.diagnose.causes import Cause, Causes, causes
 from runbook.diagnose.phases import rank_number
 from runbook.diagnose.view import View
 from runbook.diagnose.words import quote
-from runbook.model.sample import Absent, ExitSample, PressureSample, Seen
+from runbook.model.sample import Absent, Blind, ExitSample, PressureSample, Seen
 from runbook.model.units import format_duration
 from runbook.model.verdict import Culprit, Diagnosis, Evidence, Finding
 
 LOST_S = 10.0
-READ_ON_S = 5.0
+READ_ON_S = 3.0
 """How long the rest of a dead server's log is waited for."""
 TIMERS_S = (60, 120, 300, 480, 600, 900, 1200, 1800, 3600, 7200, 28800)
 """Limits that engines, watchdogs and collectives use by default, in seconds."""
@@ -63,14 +63,40 @@ def dead(view: View) -> Diagnosis | None:
         kind=kind,
         confidence=confidence,
         rule="dead",
-        reason=_reason(view, ended, found, note),
+        reason=_reason(view, f"{_how(ended)} after {format_duration(ended.lived_s)}", found, note),
         phase=view.course.current,
         quiet_s=view.quiet_s,
         culprit=_culprit(view, found.first),
-        evidence=_evidence(view, ended, found),
+        evidence=(*_exit_evidence(ended), *_log_evidence(view, found)),
         findings=_findings(found),
         blind=view.blind(),
-        next=_next(kind, ended),
+        next=_next(kind, _signal(ended)),
+    )
+
+
+def gone(view: View) -> Diagnosis | None:
+    """crashed: no process of the server is left, seen for 3 s, and nobody recorded how it ended."""
+    absent = []
+    for sample in reversed(view.samples):
+        if not (isinstance(sample.processes, Absent) and isinstance(sample.exit, Blind)):
+            break
+        absent.append(sample)
+    if not absent or view.now - absent[-1].t < READ_ON_S:
+        return None
+    found = causes([timed.line for timed in view.lines], view.rules)
+    kind = found.first.kind if found.first is not None and found.first.kind != "own_timer" else None
+    return Diagnosis(
+        verdict="crashed",
+        kind=kind,
+        confidence="strong",
+        rule="gone",
+        reason=_reason(view, "is gone, and how it ended was not recorded", found, ""),
+        phase=view.course.current,
+        culprit=_culprit(view, found.first),
+        evidence=(Evidence(signal="processes", value="none left", points_to="crashed"), *_log_evidence(view, found)),
+        findings=_findings(found),
+        blind=view.blind(),
+        next=_next(kind, None),
     )
 
 
@@ -131,9 +157,9 @@ def _how(ended: ExitSample) -> str:
     return f"ended with exit code {ended.code}"
 
 
-def _reason(view: View, ended: ExitSample, found: Causes, note: str) -> str:
+def _reason(view: View, how: str, found: Causes, note: str) -> str:
     where = f" in phase `{view.course.current}`" if view.course.current else ""
-    text = f"the server {_how(ended)} after {format_duration(ended.lived_s)}{where}"
+    text = f"the server {how}{where}"
     if note:
         text += f": {note}"
     if found.first is not None:
@@ -152,7 +178,7 @@ def _culprit(view: View, first: Cause | None) -> Culprit | None:
     return Culprit(host=view.samples[-1].host, rank=rank_number(first.rank), title=first.rank, note="reported the first cause")
 
 
-def _evidence(view: View, ended: ExitSample, found: Causes) -> tuple[Evidence, ...]:
+def _exit_evidence(ended: ExitSample) -> tuple[Evidence, ...]:
     status = f"SIG{ended.signal.removeprefix('SIG')}" if ended.signal else ended.code
     rows = [
         Evidence(signal="exit", value=status, points_to="crashed"),
@@ -160,6 +186,11 @@ def _evidence(view: View, ended: ExitSample, found: Causes) -> tuple[Evidence, .
     ]
     if ended.oom_killed:
         rows.append(Evidence(signal="oom_killed", value=True, points_to="crashed"))
+    return tuple(rows)
+
+
+def _log_evidence(view: View, found: Causes) -> tuple[Evidence, ...]:
+    rows = []
     if found.first is not None:
         rows.append(Evidence(signal="first_cause", value=quote(found.first.line), points_to="crashed"))
     if found.echoes:
@@ -176,7 +207,7 @@ def _findings(found: Causes) -> tuple[Finding, ...]:
     )
 
 
-def _next(kind: str | None, ended: ExitSample) -> tuple[str, ...]:
+def _next(kind: str | None, signal: str | None) -> tuple[str, ...]:
     if kind == "oom_host":
         return (
             "see what the kernel says: `dmesg -T | grep -i -A3 'killed process'`",
@@ -188,6 +219,6 @@ def _next(kind: str | None, ended: ExitSample) -> tuple[str, ...]:
         return ("find the owner of the port: `ss -ltnp`", "stop it with a `kill: {match: {port: N}}` step before the launch")
     if kind == "own_timer":
         return ("raise that timer: the server was still working",)
-    if kind == "signal" and _signal(ended) == "KILL":
+    if kind == "signal" and signal == "KILL":
         return ("who sent it? the kernel says so for memory: `dmesg -T | grep -i 'killed process'`",)
     return ("read the log from the first cause on",)

@@ -12,7 +12,7 @@ import msgspec
 
 from runbook.diagnose import ends
 from runbook.diagnose.answers import answered, equal_answers, never_matches, ready, wrong_server
-from runbook.diagnose.deaths import dead, unreachable
+from runbook.diagnose.deaths import dead, gone, unreachable
 from runbook.diagnose.ends import settled, slow, undecided
 from runbook.diagnose.memory import gpu_free, gpu_tool_missing, resource_held
 from runbook.diagnose.stops import stopped
@@ -26,6 +26,7 @@ Rule = Callable[[View], Diagnosis | None]
 RULES: tuple[Rule, ...] = (
     unreachable,
     dead,
+    gone,
     gpu_tool_missing,
     gpu_free,
     answered,

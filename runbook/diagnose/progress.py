@@ -41,6 +41,7 @@ def motions(samples: Sequence[Sample], lines: Sequence[TimedLine]) -> tuple[Moti
     readable = [sample for sample in samples if isinstance(sample.processes, Seen)]
     for before, after in itertools.pairwise(readable):
         found.extend(_process_motions(before, after))
+    found.extend(_compiler_motions(readable))
     found.extend(_gpu_motions(samples))
     return tuple(sorted(found, key=lambda motion: motion.t))
 
@@ -48,14 +49,18 @@ def motions(samples: Sequence[Sample], lines: Sequence[TimedLine]) -> tuple[Moti
 def hidden(samples: Sequence[Sample], history: Sequence[Sample], ignore: frozenset[tuple[int, int]] = frozenset()) -> tuple[str, ...]:
     """Sources of progress that could not be read somewhere in `samples`, although the history asks them.
 
-    `ignore`: processes, as (pid, start), whose own counters do not matter.
+    `ignore`: processes, as (pid, start), whose own counters do not matter. A GPU tool that never answered hides nothing that bytes,
+    pages and the log would not show as well, so it counts only where it has answered before. The dead have no counters.
     """
     blind: dict[str, None] = {}
     for source in ("processes", "log", "gpus"):
-        asked = any(not _unasked(getattr(sample, source)) for sample in history)
+        if source == "gpus":
+            asked = any(isinstance(sample.gpus, Seen) for sample in history)
+        else:
+            asked = any(not _unasked(getattr(sample, source)) for sample in history)
         for sample in samples:
             outcome = getattr(sample, source)
-            if isinstance(outcome, Blind) and (asked or not _unasked(outcome)):
+            if isinstance(outcome, Blind) and asked and not (source == "gpus" and _unasked(outcome)):
                 blind[f"{source}: {outcome.reason}"] = None
     everyone = [process for sample in history for process in _processes(sample).values()]
     for source in ("io", "mapped_weights"):
@@ -63,7 +68,7 @@ def hidden(samples: Sequence[Sample], history: Sequence[Sample], ignore: frozens
         for sample in samples:
             for key, process in _processes(sample).items():
                 outcome = getattr(process, source)
-                if key not in ignore and isinstance(outcome, Blind) and (asked or not _unasked(outcome)):
+                if asked and key not in ignore and process.state not in "ZX" and isinstance(outcome, Blind):
                     blind[f"{source} of pid {process.pid}: {outcome.reason}"] = None
     return tuple(blind)
 
@@ -122,9 +127,19 @@ def _process_motions(before: Sample, after: Sample) -> Iterator[Motion]:
     grown = sum(max(0, b.rss - a.rss) for a, b in pairs)
     if grown >= max(MEMORY_STEP, 4 * STRONG_BYTES_PER_S * seconds):
         yield Motion(after.t, seconds, "rss", float(grown), "resident memory grows")
-    for key, process in new.items():
-        if COMPILERS.search(process.title) and old and (key not in old or _run_ns(process) > _run_ns(old[key])):
-            yield Motion(after.t, seconds, "compiler", 1.0, f"compiler {process.title[:60]}")
+
+
+def _compiler_motions(samples: Sequence[Sample]) -> Iterator[Motion]:
+    """Compilers below the server that are new or that ran. Thread times are not read at every look: each is held until the next."""
+    ran: dict[tuple[int, int], int] = {}
+    for index, sample in enumerate(samples):
+        for key, process in _processes(sample).items():
+            if not COMPILERS.search(process.title):
+                continue
+            run_ns = sum(thread.run_ns for thread in process.threads)
+            if index and run_ns > ran.get(key, -1):
+                yield Motion(sample.t, sample.t - samples[index - 1].t, "compiler", 1.0, f"compiler {process.title[:60]}")
+            ran[key] = max(run_ns, ran.get(key, 0))
 
 
 def _io_motion(before: Sample, after: Sample, pairs: list[tuple[ProcessSample, ProcessSample]], seconds: float) -> Iterator[Motion]:
@@ -168,7 +183,3 @@ def _change(before: Seen[int] | Absent | Blind, after: Seen[int] | Absent | Blin
     if isinstance(before, Seen) and isinstance(after, Seen):
         return after.value - before.value
     return None
-
-
-def _run_ns(process: ProcessSample) -> int:
-    return sum(thread.run_ns for thread in process.threads)

@@ -27,9 +27,9 @@ def stopped(view: View) -> Diagnosis | None:
     for process in view.last.processes.value:
         if process.state != "T" or not _matters(process, view):
             continue
-        span = _stopped_span(view, (process.pid, process.start))
-        seconds = span[-1].t - span[0].t
-        if seconds < APART_S or _somebody_answers(view, span) or _others_may_move(view, span):
+        span = _quiet_span(view, (process.pid, process.start))
+        seconds = span[-1].t - span[0].t if span else 0.0
+        if seconds < APART_S or _somebody_answers(view, span):
             continue
         return _verdict(view, process, span, seconds)
     return None
@@ -49,13 +49,16 @@ def _state(sample: Sample, key: Key) -> str | None:
     return next((process.state for process in sample.processes.value if (process.pid, process.start) == key), None)
 
 
-def _stopped_span(view: View, key: Key) -> list[Sample]:
-    """The newest samples in a row that all saw the process stopped. A sample that could not look breaks the row."""
+def _quiet_span(view: View, key: Key) -> list[Sample]:
+    """The newest samples in a row that all saw the process stopped, and in which nothing else moved or could have moved unseen."""
     span: list[Sample] = []
     for sample in reversed(view.samples):
         if _state(sample, key) != "T":
             break
-        span.insert(0, sample)
+        longer = [sample, *span]
+        if not _all_still(longer) and (hidden([sample], view.samples, _still(longer)) or view.moved_since(sample.t)):
+            break
+        span = longer
     return span
 
 
@@ -69,13 +72,10 @@ def _somebody_answers(view: View, span: list[Sample]) -> bool:
     return check.matched or check.status not in NEVER_PROOF or t > span[0].t
 
 
-def _others_may_move(view: View, span: list[Sample]) -> bool:
-    """Whether strong progress was seen in the span, or could have happened unseen. What is stopped or dead itself cannot move."""
-    still = _still(span)
+def _all_still(span: list[Sample]) -> bool:
+    """Whether the whole tree is stopped or dead: then nothing can move, seen or not."""
     everyone = {(p.pid, p.start) for sample in span if isinstance(sample.processes, Seen) for p in sample.processes.value}
-    if everyone == still:
-        return False
-    return bool(view.moved_since(span[0].t) or hidden(span, view.samples, still))
+    return everyone == _still(span)
 
 
 def _still(span: list[Sample]) -> frozenset[Key]:

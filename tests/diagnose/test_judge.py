@@ -235,6 +235,20 @@ def test_a_survived_traceback_of_a_live_server_is_no_crash() -> None:
     assert story.judge() is None
 
 
+def test_a_server_that_vanished_without_a_record_is_crashed_after_a_moment() -> None:
+    story = Story().at(0, log=WEIGHTS).at(1, exit=Blind("no keeper was its parent"), processes=Absent())
+    assert story.judge() is None
+    verdict = story.at(4.5, exit=Blind("no keeper was its parent"), processes=Absent()).judge()
+    assert (verdict.verdict, verdict.rule) == ("crashed", "gone")
+
+
+def test_a_process_table_that_cannot_be_read_is_no_death() -> None:
+    story = Story()
+    for second in range(9):
+        story.at(second, exit=Blind("permission denied"), processes=Blind("permission denied"))
+    assert story.judge() is None
+
+
 def test_what_we_stopped_ourselves_is_said_so() -> None:
     verdict = Story().at(0).at(1, exit=died(None, "TERM", killed_by_us=True)).at(2, exit=died(None, "TERM", killed_by_us=True)).judge()
     assert "runbook itself" in verdict.reason

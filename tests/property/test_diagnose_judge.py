@@ -233,7 +233,7 @@ def test_a_blind_sample_never_makes_a_verdict_hung(samples, profile, question, d
     assert after is None or after.verdict != "hung" or (before is not None and before.verdict == "hung")
 
 
-@settings(SETTINGS, max_examples=10 * MANY)
+@settings(SETTINGS, max_examples=20 * MANY)
 @given(nearly_stopped(), st.data())
 def test_hiding_what_moved_never_makes_a_stopped_process_a_hang(samples, data) -> None:
     question = Question(about="healthy", since=T0, box_s=60)
