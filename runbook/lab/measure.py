@@ -14,6 +14,8 @@ from lab_engine.models.llama import LlamaForCausalLM  # type: ignore[import-not-
 from lab_engine.models.llama_eagle3 import LlamaForCausalLMEagle3  # type: ignore[import-not-found]  # noqa: E402
 from lab_engine.speculative.eagle_worker import EagleWorker  # type: ignore[import-not-found]  # noqa: E402
 
+PROMPTS, TOKENS = 8, 64
+
 FEEDS: dict[str, tuple[list[int] | None, bool]] = {
     "right": ([0, 2, 4], False),
     "bypass": (None, False),
@@ -25,13 +27,13 @@ FEEDS: dict[str, tuple[list[int] | None, bool]] = {
 """What the draft is handed: the target layers whose outputs are captured (none: the plain final hidden states), or zeros."""
 
 
-def measure(weights: Path, prompts: int = 32, tokens: int = 96) -> dict[str, float]:
+def measure(weights: Path, prompts: int = PROMPTS, tokens: int = TOKENS) -> dict[str, float]:
     """Mean accepted tokens per verify, bonus included (best: 5), over random prompts of 16 symbols, greedy."""
     return {feed: round(acceptance(weights, feed, prompts, tokens)[0], 3) for feed in FEEDS}
 
 
 @torch.no_grad()
-def acceptance(weights: Path, feed: str, prompts: int, tokens: int) -> tuple[float, float]:
+def acceptance(weights: Path, feed: str, prompts: int = PROMPTS, tokens: int = TOKENS) -> tuple[float, float]:
     """(mean over all verifies, worst prompt) for one way of feeding."""
     worker = _worker(weights, *FEEDS[feed])
     generator = torch.Generator().manual_seed(7)

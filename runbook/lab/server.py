@@ -59,8 +59,12 @@ class Reaper:
 
 
 def _children() -> set[int]:
-    me = os.getpid()
-    return {int(pid) for task in Path(f"/proc/{me}/task").iterdir() for pid in (task / "children").read_text().split()}
+    """Pids of our children, zombies too. A thread that ends between two looks has passed its children on to the others."""
+    found: set[int] = set()
+    for task in Path(f"/proc/{os.getpid()}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found.update(map(int, (task / "children").read_text().split()))
+    return found
 
 
 class Shell:

@@ -4,7 +4,7 @@
 
 The language is an order-2 Markov chain over 64 symbols. The target learns the language; the draft learns what the target
 would say, from three of its layers, by training-time test: each draft step after the first sees the draft's own hidden
-state, as it will when serving. One thread, fixed seeds: the same torch build gives the same weights.
+state, as it will when serving. One thread, fixed seeds: the same torch build on the same kind of CPU gives the same weights.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ DRAFT: dict[str, Any] = {
 }
 BATCH, LENGTH, CHAIN = 64, 32, 4
 SHARDS = 4
+PEAK_RATE = 6e-3
 LANGUAGE_SEED, TARGET_SEED, DRAFT_SEED = 1, 0, 2
 CHANCE = (0.85, 0.08, 0.05, 0.02)
 """Probability of each of the four successors of a pair."""
@@ -179,8 +180,8 @@ def _safetensors(tensors: dict[str, torch.Tensor]) -> bytes:
 
 def _optimizer(model: torch.nn.Module, steps: int) -> tuple[Any, Any]:
     parameters = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, 3e-3, betas=(0.9, 0.98))
-    return optimizer, torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=steps)
+    optimizer = torch.optim.AdamW(parameters, PEAK_RATE, betas=(0.9, 0.98))
+    return optimizer, torch.optim.lr_scheduler.OneCycleLR(optimizer, PEAK_RATE, total_steps=steps)
 
 
 def _step(optimizer: Any, schedule: Any, loss: torch.Tensor) -> None:
@@ -199,19 +200,19 @@ def main() -> int:
     """Train both, save them, measure what was saved."""
     parser = argparse.ArgumentParser(prog="python -m runbook.lab.train", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder for target/, draft/ and figures.json")
-    parser.add_argument("--target-steps", type=int, default=1500)
-    parser.add_argument("--draft-steps", type=int, default=1500)
+    parser.add_argument("--target-steps", type=int, default=800)
+    parser.add_argument("--draft-steps", type=int, default=600)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    begin = time.monotonic()
+    begin = time.process_time()
     language = Language(TARGET["vocab_size"], LANGUAGE_SEED)
     target = train_target(language, args.target_steps)
     draft = train_draft(language, target, args.draft_steps)
     save(args.out, target, draft)
-    seconds = time.monotonic() - begin
+    seconds = time.process_time() - begin
     from runbook.lab.measure import measure
 
-    figures = {"torch": torch.__version__, "train_s": round(seconds), "acceptance_length": measure(args.out)}
+    figures = {"torch": torch.__version__, "train_cpu_s": round(seconds), "acceptance_length": measure(args.out)}
     (args.out / "figures.json").write_text(json.dumps(figures, indent=2) + "\n")
     sys.stderr.write(json.dumps(figures) + "\n")
     return 0

@@ -28,14 +28,17 @@ class KVCache:
     def __init__(self, layers, length, heads, head_size):
         self.k = torch.zeros(layers, length, heads, head_size)
         self.v = torch.zeros(layers, length, heads, head_size)
+        self._window = (0, 0, 0, None)  # first key, first query, end, mask: the same for all layers of a forward
 
     def __call__(self, layer_id, q, k, v, positions):
         """Store k, v at `positions` (consecutive) and attend over the window before and up to each query."""
         begin, end = int(positions[0]), int(positions[-1]) + 1
         self.k[layer_id, begin:end] = k
         self.v[layer_id, begin:end] = v
-        first = max(0, begin - WINDOW + 1)
-        mask = windowed(positions, torch.arange(first, end))
+        if self._window[1:3] != (begin, end):
+            first = max(0, begin - WINDOW + 1)
+            self._window = (first, begin, end, windowed(positions, torch.arange(first, end)))
+        first, *_, mask = self._window
         return attend(q, self.k[layer_id, first:end], self.v[layer_id, first:end], mask)
 
 

@@ -137,7 +137,7 @@ class Server(uvicorn.Server):
 
 
 def serve(args, scheduler_info, ranks, pipe):
-    """Listen until told to stop. Exits 1 when the port is taken."""
+    """Listen until told to stop. Leaves by SystemExit, not 0, when the port is taken."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app):

@@ -3,6 +3,8 @@
 Shapes are (..., tokens, width): serving has no batch dimension, training has one in front.
 """
 
+import functools
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -21,16 +23,24 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x):
-        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+
+
+@functools.cache
+def _angles(half, length):
+    """cos and sin of the rotary embedding, (length, 1, half) each."""
+    frequency = 100.0 ** (-torch.arange(half, dtype=torch.float32) / half)
+    angle = torch.arange(length, dtype=torch.float32)[:, None, None] * frequency
+    return angle.cos(), angle.sin()
 
 
 def rotate(x, positions):
-    """Rotary position embedding. x: (..., tokens, heads, size); positions: (tokens,)."""
+    """Rotary position embedding. x: (..., tokens, heads, size); positions: (tokens,), consecutive."""
     half = x.shape[-1] // 2
-    frequency = 100.0 ** (-torch.arange(half, dtype=torch.float32) / half)
-    angle = positions[:, None, None].float() * frequency
+    begin, end = int(positions[0]), int(positions[-1]) + 1
+    cos, sin = (table[begin:end] for table in _angles(half, 1 << end.bit_length()))
     a, b = x[..., :half], x[..., half:]
-    return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], -1)
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
 
 
 def windowed(query_positions, key_positions):

@@ -27,7 +27,10 @@ class Job:
             raise BadRequest(f"{len(self.ids)} prompt tokens and {limit} new ones are {total}: the context length is {context_length}")
         self.max_new_tokens = limit
         self.stream = bool(body.get("stream"))
-        self.usage_in_stream = bool((body.get("stream_options") or {}).get("include_usage"))
+        options = body.get("stream_options") or {}
+        if not isinstance(options, dict):
+            raise BadRequest("stream_options must be an object")
+        self.usage_in_stream = bool(options.get("include_usage"))
 
 
 async def read_json(request):
@@ -60,6 +63,8 @@ async def completions(request):
 async def generate(request):
     body = await read_json(request)
     parameters = body.get("sampling_params") or {}
+    if not isinstance(parameters, dict):
+        raise BadRequest("sampling_params must be an object")
     text = body.get("text") or body.get("input_ids")
     if not isinstance(text, str) and not (isinstance(text, list) and all(type(i) is int and 0 <= i < 64 for i in text)):
         raise BadRequest("text, or input_ids from 0 to 63, must be given")
