@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from runbook.cli.sources import load_with, parse_roles, read_bounded, source_texts
+from runbook.cli.sources import load_with, read_bounded, read_roles, source_texts
 
 
 @click.command()
 @click.argument("playbook")
-@click.option("-H", "roles", multiple=True, metavar="ROLE=TARGET", help="Where a role is; several times for several targets.")
+@click.option("-H", "roles", multiple=True, metavar="ROLE=TARGET", help="Where a role is; `,` or a second -H for several targets.")
 @click.option("-e", "overrides", multiple=True, metavar="NAME=VALUE|@FILE", help="Replace a variable, or all those of a file.")
 def command(playbook: str, roles: tuple[str, ...], overrides: tuple[str, ...]) -> int:
     """Show what a playbook would do on each host; contact nothing, do nothing.
@@ -24,7 +24,7 @@ def command(playbook: str, roles: tuple[str, ...], overrides: tuple[str, ...]) -
     from runbook.steps import TABLE
 
     given, found = read_overrides(overrides, read_bounded)
-    checked, diagnostics, _ = load_with(playbook, given, parse_roles(roles))
+    checked, diagnostics, _ = load_with(playbook, given, read_roles(roles))
     diagnostics = found + diagnostics
     if diagnostics:
         click.echo(as_text(diagnostics, source_texts(diagnostics)), err=True)

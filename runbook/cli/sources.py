@@ -40,19 +40,25 @@ def locate(name: str) -> str:
     return name
 
 
+def profile_folders() -> list[Path]:
+    """Where engine profiles lie; the user's own come first."""
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return [config / "runbook" / "profiles", PACKAGE / "profiles"]
+
+
 def profile_names() -> frozenset[str]:
-    """Names of the packaged engine profiles."""
-    return frozenset(entry[: -len(".yaml")] for entry in os.listdir(PACKAGE / "profiles") if entry.endswith(".yaml"))
+    """Names of all engine profiles."""
+    return frozenset(path.stem for folder in profile_folders() if folder.is_dir() for path in folder.glob("*.yaml"))
 
 
-def parse_roles(items: Sequence[str]) -> dict[str, list[str]]:
-    """`-H ROLE=TARGET`, several times for several targets."""
+def read_roles(options: Sequence[str]) -> dict[str, list[str]]:
+    """`-H ROLE=TARGET[,TARGET]`, repeated for more roles or more targets."""
     roles: dict[str, list[str]] = {}
-    for item in items:
-        role, equals, target = item.partition("=")
-        if not equals or not role or not target:
-            raise click.BadParameter(f"`{item}` is not ROLE=TARGET, as in `-H gpu=big-box`", param_hint="-H")
-        roles.setdefault(role, []).append(target)
+    for option in options:
+        role, equals, targets = option.partition("=")
+        if not equals or not role or not targets:
+            raise click.UsageError(f"`-H {option}` is no ROLE=TARGET: write for example `-H gpu=big-box`")
+        roles.setdefault(role, []).extend(targets.split(","))
     return roles
 
 
@@ -61,7 +67,7 @@ def load(name: str, overrides: Sequence[str] = (), roles: Sequence[str] = ()) ->
     from runbook.playbook.overrides import read_overrides
 
     values, found = read_overrides(overrides, read_bounded)
-    playbook, diagnostics, file = load_with(name, values, parse_roles(roles))
+    playbook, diagnostics, file = load_with(name, values, read_roles(roles))
     return (None if found else playbook), found + diagnostics, file
 
 

@@ -35,12 +35,21 @@ class Problems:
             self.add(misfit.code, misfit.summary, (*base, *misfit.path), misfit.hint, at_key=misfit.at == "key")
 
     def sorted(self) -> list[Diagnostic]:
-        """In file order, each once; a warning about a value that is an error as well would say the same thing twice."""
-        wrong = {str(one.span) for one in self.found if one.severity is Severity.ERROR}
-        kept = [one for one in dict.fromkeys(self.found) if one.severity is Severity.ERROR or str(one.span) not in wrong]
+        """In file order, each once. Of two that say the same of one value, the one that knows more stays."""
+        wrong = {str(one.span) for one in self.found if one.severity is Severity.ERROR and one.code != "type"}
+        mistyped = {str(one.span) for one in self.found if one.code == "type"}
+        kept = [one for one in dict.fromkeys(self.found) if not _said_better(one, wrong, mistyped)]
         return sorted(kept, key=lambda one: (one.span.file, one.span.line, one.span.column) if one.span else ("", 0, 0))
 
 
 def has_errors(diagnostics: list[Diagnostic]) -> bool:
     """Is any of them more than a warning?"""
     return any(diagnostic.severity is Severity.ERROR for diagnostic in diagnostics)
+
+
+def _said_better(one: Diagnostic, wrong: set[str], mistyped: set[str]) -> bool:
+    """A warning about a value that is an error too; a wrong type where the text itself was refused (`012`)."""
+    span = str(one.span)
+    if one.severity is Severity.WARNING:
+        return span in wrong or span in mistyped
+    return one.code == "type" and one.span is not None and span in wrong

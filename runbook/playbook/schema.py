@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import msgspec.inspect as mi
 
+from runbook.lang.yaml_loader import load
 from runbook.model.units import UNIT_TYPES
 from runbook.playbook.keys import BlockKeys, CommonKeys, PlaybookKeys
 from runbook.playbook.shape import UNIT_EXAMPLES, UNIT_WORDS, bare
@@ -186,6 +187,9 @@ def first_paragraph(cls: type) -> str:
     return " ".join((cls.__doc__ or "").strip().split("\n\n")[0].split())
 
 
-def _examples(step: type) -> dict[str, Any]:
-    example = getattr(step, "EXAMPLE", "")
-    return {"examples": [example.strip()]} if example else {}
+def _examples(step: Any) -> dict[str, Any]:
+    """The value that the type's own example gives it."""
+    document, _ = load(step.EXAMPLE, step.TYPE)
+    data = document.data if document is not None else None
+    data = data[0] if isinstance(data, list) and data else data
+    return {"examples": [data[step.TYPE]]} if isinstance(data, dict) and step.TYPE in data else {}

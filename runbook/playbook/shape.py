@@ -65,6 +65,15 @@ _KIND_WORDS: dict[Any, str] = {
     mi.DictType: "a mapping",
     mi.StructType: "a mapping",
 }
+KIND_WORDS = {
+    "regex": "a regular expression",
+    "shell": "shell text",
+    "expression": "an expression",
+    "python": "Python source",
+    "profile": "the name of a profile",
+    "ref": "the id of a step",
+    "forward_ref": "the id of a step",
+}
 UNIT_WORDS = {"Duration": "a duration", "Size": "a size", "Rung": "a signal and a wait", "Rate": "a rate"}
 UNIT_EXAMPLES = {"Duration": "10m", "Size": "1GiB", "Rung": "TERM 15s", "Rate": "20 per 10s"}
 _HELD_BY: dict[Any, type] = {
@@ -99,7 +108,9 @@ def kind_of(type_: Any) -> dict[str, Any]:
 
 def words_for(type_: Any) -> str:
     """A type in words: "a size, or null"."""
-    type_, _ = bare(type_)
+    type_, extra = bare(type_)
+    if extra.get("kind") in KIND_WORDS:
+        return KIND_WORDS[extra["kind"]]
     if isinstance(type_, mi.UnionType):
         parts = list(dict.fromkeys(words_for(part) for part in type_.types if not isinstance(bare(part)[0], mi.NoneType)))
         return ", ".join(parts[:-1]) + (" or " if len(parts) > 1 else "") + parts[-1]

@@ -58,7 +58,12 @@ def test_ids_of_unnamed_steps_count_all_steps_in_file_order():
     assert playbook is not None
     block = playbook.steps[1]
     assert isinstance(block, BlockNode)
-    assert [node.id for node in (*block.steps, *block.rescue, *block.always, *playbook.always)] == ["s02_run", "s03_stop", "s04_assert", "s05_stop"]
+    assert [node.id for node in (*block.steps, *block.rescue, *block.always, *playbook.always)] == [
+        "s02_run",
+        "s03_stop",
+        "s04_assert",
+        "s05_stop",
+    ]
 
 
 def test_a_block_gives_its_host_to_its_steps():

@@ -81,7 +81,9 @@ def test_a_variable_that_set_gives_is_known_only_afterwards():
 
 
 def test_circles_of_variables_are_named_once():
-    found = the_problem("  - run: x\n", head=f"{HEAD}vars: {{a: '${{{{ vars.b }}}}', b: '${{{{ vars.c }}}}', c: '${{{{ vars.a }}}}', d: 1}}\n")
+    found = the_problem(
+        "  - run: x\n", head=f"{HEAD}vars: {{a: '${{{{ vars.b }}}}', b: '${{{{ vars.c }}}}', c: '${{{{ vars.a }}}}', d: 1}}\n"
+    )
     assert (found.code, place(found)) == ("var-cycle", (3, 11))
     assert "vars.a → vars.b → vars.c → vars.a" in found.summary
 

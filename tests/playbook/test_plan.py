@@ -12,7 +12,9 @@ def plan(steps: str, head: str = HEAD, overrides=None) -> list[str]:
 
 
 def test_a_plan_names_steps_hosts_boxes_and_acts():
-    lines = plan("  - {id: up, name: Start it, timeout: 5m, launch: {command: [a], settle: 2s}}\n  - {run: 'true', when: 1 < 2, loop: [1, 2]}\n")
+    lines = plan(
+        "  - {id: up, name: Start it, timeout: 5m, launch: {command: [a], settle: 2s}}\n  - {run: 'true', when: 1 < 2, loop: [1, 2]}\n"
+    )
     assert lines == [
         "book",
         "  box: local",
@@ -37,7 +39,9 @@ def test_a_list_for_a_command_stays_a_list():
 
 
 def test_what_only_a_run_can_know_is_shown_as_written():
-    lines = plan("  - {id: up, launch: {command: [a]}}\n  - launch: {command: [b], port: '${{ steps.up.pid }}'}\n  - run: kill ${{ steps.up.pid }}\n")
+    lines = plan(
+        "  - {id: up, launch: {command: [a]}}\n  - launch: {command: [b], port: '${{ steps.up.pid }}'}\n  - run: kill ${{ steps.up.pid }}\n"
+    )
     assert '    command: ["b"]' in lines and "    port: ${{ steps.up.pid }}" in lines
     assert lines[-1] == "    run kill ${{ steps.up.pid }}"
 

@@ -15,21 +15,45 @@ def misfits(cls, body):
 @pytest.mark.parametrize(
     ("cls", "body", "expected"),
     [
-        (Start, {"command": ["a"], "port": "80"}, ("port", "type", "`port` must be a whole number, not the text `80`", "drop the quotes: write `80`")),
+        (
+            Start,
+            {"command": ["a"], "port": "80"},
+            ("port", "type", "`port` must be a whole number, not the text `80`", "drop the quotes: write `80`"),
+        ),
         (Start, {"command": ["a"], "port": 0}, ("port", "range", "`port` must be at least 1, not `0`", None)),
         (Start, {"command": ["a"], "port": True}, ("port", "type", "`port` must be a whole number, not `true`", None)),
-        (Start, {"command": ["a"], "at_end": "stopp"}, ("at_end", "choice", "`at_end` must be `keep` or `stop`, not the text `stopp`", "did you mean `stop`?")),
-        (Start, {"command": {"a": 1}}, ("command", "type", "`command` must be text or a list, not a mapping", None)),
+        (
+            Start,
+            {"command": ["a"], "at_end": "stopp"},
+            ("at_end", "choice", "`at_end` must be `keep` or `stop`, not the text `stopp`", "did you mean `stop`?"),
+        ),
+        (Start, {"command": {"a": 1}}, ("command", "type", "`command` must be shell text or a list, not a mapping", None)),
         (Start, {"command": ["a", None]}, ("command.1", "type", "item 2 of `command` must be text or a whole number, not null", None)),
         (Start, {"command": "a", "env": {"A": 1.10}}, ("env.A", "type", "`A` must be text, not the number `1.1`", "quote it: `'1.1'`")),
-        (Start, {"command": "a", "settle": 5}, ("settle", "unit", "the duration `5` has no unit", "write `5s` for seconds or `5m` for minutes")),
-        (Start, {"command": "a", "settle": "5 parsecs"}, ("settle", "unit", "`5 parsecs` is not a duration", "units are ms, s, m, h, d, as in `1h30m` or `1.5s`")),
+        (
+            Start,
+            {"command": "a", "settle": 5},
+            ("settle", "unit", "the duration `5` has no unit", "write `5s` for seconds or `5m` for minutes"),
+        ),
+        (
+            Start,
+            {"command": "a", "settle": "5 parsecs"},
+            ("settle", "unit", "`5 parsecs` is not a duration", "units are ms, s, m, h, d, as in `1h30m` or `1.5s`"),
+        ),
         (Stop, {"free": 1}, ("free", "unit", "the size `1` has no unit", "write `1B` for bytes or `1GiB`")),
-        (Stop, {"ladder": ["TERM"]}, ("ladder.0", "unit", "`TERM` is not a rung of a ladder", "write a signal and a wait, as in `TERM 15s`")),
+        (
+            Stop,
+            {"ladder": ["TERM"]},
+            ("ladder.0", "unit", "`TERM` is not a rung of a ladder", "write a signal and a wait, as in `TERM 15s`"),
+        ),
         (Stop, {"tree": "yes"}, ("tree", "type", "`tree` must be `true` or `false`, not the text `yes`", "write `true`")),
         (Stop, {"match": {"cmdlin": "x"}}, ("match.cmdlin", "unknown-key", "unknown key `cmdlin` in `match`", "did you mean `cmdline`?")),
         (Stop, {"match": [{}, {"port": "x"}]}, ("match.1.port", "type", "`port` must be a whole number, not the text `x`", None)),
-        (Check, {"that": [{"because": "x"}]}, ("that.0", "missing-key", "item 1 of `that` needs the key `that`", "add `that:` with text")),
+        (
+            Check,
+            {"that": [{"because": "x"}]},
+            ("that.0", "missing-key", "item 1 of `that` needs the key `that`", "add `that:` with an expression"),
+        ),
     ],
 )
 def test_a_misfit_says_what_is_allowed_there(cls, body, expected):

@@ -9,7 +9,9 @@ from tests.playbook.loading import load, place, the_problem, valid
 RUN = "  - run: x\n"
 
 
-@pytest.mark.parametrize("target", ["local", "lab", "big-box", "gpu_1.example.com", "root@10.0.0.1", "me@box:2222", "box:22", "u@[::1]:22", "[fe80::1%eth0]"])
+@pytest.mark.parametrize(
+    "target", ["local", "lab", "big-box", "gpu_1.example.com", "root@10.0.0.1", "me@box:2222", "box:22", "u@[::1]:22", "[fe80::1%eth0]"]
+)
 def test_what_may_name_a_host_is_let_through(target):
     assert valid(RUN, head=f'runbook: 1\nhosts: {{box: "{target}"}}\n').hosts["box"][0].target == target
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import jsonschema
+import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runbook.playbook.build import load_playbook
@@ -19,9 +22,15 @@ SCALARS = st.one_of(
     st.integers(-5, 70000),
     st.booleans(),
     st.none(),
-    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(allow_nan=False, allow_infinity=False).filter(lambda number: not number.is_integer()),
 )
-VALUES = st.recursive(SCALARS, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(["port", "cmdline", "that", "because", "A"]), inner, max_size=3)), max_leaves=6)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(["port", "cmdline", "that", "because", "A"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
 SCHEMA = playbook_schema(TABLE)
 KEYS = {name: [*step.__struct_encode_fields__, "nonsense"] for name, step in TABLE.items()}
 
@@ -39,6 +48,7 @@ def _validator(name):
 VALIDATORS = {name: _validator(name) for name in TABLE}
 
 
+@settings(max_examples=60, deadline=None)
 @given(bodies())
 def test_the_published_schema_takes_exactly_what_the_checker_takes(pair):
     name, body = pair
@@ -46,10 +56,9 @@ def test_the_published_schema_takes_exactly_what_the_checker_takes(pair):
     assert VALIDATORS[name].is_valid(body) == (not misfits), misfits
 
 
+@settings(max_examples=60, deadline=None)
 @given(bodies())
 def test_what_the_checker_takes_can_be_built_and_typed_again(pair):
-    import msgspec
-
     name, body = pair
     shape = Shape().visit(type_of(TABLE[name]), body)
     if shape.misfits or shape.holes:
@@ -68,22 +77,32 @@ DOCUMENTS = st.recursive(
     st.one_of(SCALARS, st.text(max_size=8)),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
-        st.dictionaries(st.sampled_from([*TABLE, "steps", "id", "when", "block", "rescue", "always", "vars", "loop", "host", "retry", "hosts", "name", "x"]), inner, max_size=4),
+        st.dictionaries(
+            st.sampled_from(
+                [*TABLE, "steps", "id", "when", "block", "rescue", "always", "vars", "loop", "host", "retry", "hosts", "name", "x"]
+            ),
+            inner,
+            max_size=4,
+        ),
     ),
     max_leaves=25,
 )
 
 
-@given(st.one_of(DOCUMENTS, st.lists(DOCUMENTS, max_size=4).map(lambda steps: {"runbook": 1, "hosts": {"box": "local"}, "vars": {"x": 1}, "steps": steps})))
+@given(
+    st.one_of(
+        DOCUMENTS,
+        st.lists(DOCUMENTS, max_size=4).map(lambda steps: {"runbook": 1, "hosts": {"box": "local"}, "vars": {"x": 1}, "steps": steps}),
+    )
+)
 def test_no_document_breaks_the_checks_and_every_refusal_says_why(document):
     """A mistake is a value: whatever is written, the answer is a playbook or diagnostics with places."""
-    import json
-
     playbook, found = load_playbook(json.dumps(document).encode(), "f.yaml", table=TABLE, profiles=PROFILES)
     assert (playbook is None) == any(one.severity.value == "error" for one in found)
     assert all(one.span is not None and "\n" not in one.summary for one in found)
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=200))
 def test_no_bytes_break_the_checks(source):
     playbook, found = load_playbook(source, "f.yaml", table=TABLE, profiles=PROFILES)

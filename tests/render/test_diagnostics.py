@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runbook.model.diagnostic import Diagnostic, Severity, Span
@@ -14,7 +14,12 @@ TEXT = "runbook: 1\nsteps:\n  - rum: x\n  - run: y\n"
 
 
 def diagnostic(**changes):
-    parts = {"code": "unknown-step", "summary": "unknown step type `rum`", "span": Span("book.yaml", 3, 5, 3), "hint": "did you mean `run`?"}
+    parts = {
+        "code": "unknown-step",
+        "summary": "unknown step type `rum`",
+        "span": Span("book.yaml", 3, 5, 3),
+        "hint": "did you mean `run`?",
+    }
     return Diagnostic(**{**parts, **changes})
 
 
@@ -58,8 +63,24 @@ def test_the_json_form_has_the_documented_keys():
     assert json.loads(json.dumps(data)) == {
         "verdict": "invalid",
         "diagnostics": [
-            {"code": "unknown-step", "severity": "error", "file": "book.yaml", "line": 3, "col": 5, "summary": "unknown step type `rum`", "hint": "did you mean `run`?"},
-            {"code": "unknown-step", "severity": "warning", "file": None, "line": None, "col": None, "summary": "unknown step type `rum`", "hint": None},
+            {
+                "code": "unknown-step",
+                "severity": "error",
+                "file": "book.yaml",
+                "line": 3,
+                "col": 5,
+                "summary": "unknown step type `rum`",
+                "hint": "did you mean `run`?",
+            },
+            {
+                "code": "unknown-step",
+                "severity": "warning",
+                "file": None,
+                "line": None,
+                "col": None,
+                "summary": "unknown step type `rum`",
+                "hint": None,
+            },
         ],
     }
 
@@ -71,6 +92,7 @@ def test_the_last_line_counts():
     assert summary_line([diagnostic(severity=Severity.WARNING)] * 2, 1) == "2 warnings in 1 file"
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.text(max_size=300), st.integers(-1, 20), st.integers(-1, 400), st.integers(0, 400))
 def test_no_text_and_no_place_breaks_the_frame(text, line, column, length):
     shown = as_text([diagnostic(span=Span("f", line, column, length))], {"f": text})
