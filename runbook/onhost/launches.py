@@ -6,6 +6,7 @@ starting ── exec fails ──> an OpError, nothing is left
 """
 
 import os
+import shutil
 import stat
 import subprocess
 import time
@@ -94,12 +95,23 @@ def _start_error(error: Exception, argv: List[str], env: Dict[str, str]) -> OpEr
 
 
 def interpreter_of(pid: int) -> Optional[str]:
-    """The program that runs: of a shell that did not exec, its only child's."""
+    """The program that runs, under the name it was started by; of a shell that did not exec, its only child's."""
     path = procs.read_link("/proc/%d/exe" % pid)
     if path is None or os.path.basename(path) not in SHELLS:
-        return path
+        return path and _as_started(pid, path)
     below = [stat.pid for stat in procs.process_table().values() if stat.ppid == pid]
-    return (procs.read_link("/proc/%d/exe" % below[0]) or path) if len(below) == 1 else path
+    inner = procs.read_link("/proc/%d/exe" % below[0]) if len(below) == 1 else None
+    return _as_started(below[0], inner) if inner else path
+
+
+def _as_started(pid: int, exe: str) -> str:
+    """A venv's python is a link: /proc/PID/exe shows its target, and by that name it would not find the venv's packages."""
+    name = next(iter(procs.split_cmdline(procs.cmdline(pid))), "")
+    if "/" in name:
+        found: Optional[str] = os.path.join(procs.read_link("/proc/%d/cwd" % pid) or "/", name)
+    else:
+        found = shutil.which(name, path=procs.environ_value(pid, "PATH")) if name else None
+    return os.path.normpath(found) if found and os.path.realpath(found) == exe else exe
 
 
 class Launch:
@@ -147,7 +159,7 @@ class Launch:
             self.counters = counters
         self.counters = self.counters._replace(host=counters.host)
         interpreter = interpreter_of(self.record["pid"])
-        if interpreter and interpreter != self.record["interpreter"]:
+        if interpreter and os.path.realpath(interpreter) != os.path.realpath(self.record["interpreter"]):
             self.record["interpreter"] = interpreter
             self.save()
 
