@@ -50,9 +50,15 @@ def acceptance(weights: Path, feed: str, prompts: int = PROMPTS, tokens: int = T
     return made / verifies, worst
 
 
-def _worker(weights: Path, layers: list[int] | None, blank: bool) -> EagleWorker:
+def load_target(weights: Path) -> LlamaForCausalLM:
+    """The target with its trained weights."""
     target = loader.build(LlamaForCausalLM, loader.config_of(weights / "tiny"))
     loader.load(target, weights / "tiny")
+    return target
+
+
+def _worker(weights: Path, layers: list[int] | None, blank: bool) -> EagleWorker:
+    target = load_target(weights)
     draft = loader.build(LlamaForCausalLMEagle3, loader.config_of(weights / "tiny-eagle3"))
     loader.load(draft, weights / "tiny-eagle3")
     draft.set_embed(target.model.embed_tokens.weight)

@@ -35,14 +35,14 @@ def main(argv):
     said = "Received sigquit from a child process. It usually means the child failed."
     signal.signal(signal.SIGQUIT, lambda signum, frame: die_with_ranks(ranks, said))
     pipe = start_ranks(args, ranks)
+    from lab_engine.http_server import serve  # here: it takes as long as the ranks' own imports
+
     try:
         scheduler_info = await_ready(ranks)
     except RuntimeError:
         for rank in ranks:
             rank.process.kill()
         raise
-    from lab_engine.http_server import serve
-
     try:
         serve(args, scheduler_info, ranks, pipe)
     finally:

@@ -31,8 +31,8 @@ class Request:
         self.sequence = None
         self.made = 0
 
-    def meta(self):
-        """Per-request numbers, named as SGLang's meta_info."""
+    def meta(self, num_steps):
+        """Per-request numbers, named as SGLang's meta_info; num_steps: drafted tokens per verify."""
         meta = {
             "id": self.rid,
             "finish_reason": {"type": "length", "length": self.max_new_tokens},
@@ -44,6 +44,7 @@ class Request:
         if self.sequence.verifies:
             meta["spec_verify_ct"] = self.sequence.verifies
             meta["spec_accept_length"] = 1 + self.sequence.accepted / self.sequence.verifies
+            meta["spec_accept_rate"] = self.sequence.accepted / self.sequence.verifies / num_steps
         return meta
 
 
@@ -126,7 +127,7 @@ class Scheduler:
         done = request.made >= request.max_new_tokens
         if done:
             self.running.remove(request)
-        self._send({"rid": request.rid, "ids": new, "meta": request.meta() if done else None})
+        self._send({"rid": request.rid, "ids": new, "meta": request.meta(self.args.speculative_num_steps) if done else None})
 
     def _send(self, message):
         if self.pipe is not None:

@@ -1,0 +1,51 @@
+"""The shipped weights do what their figures say, and a cache changes nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from runbook.lab.sources import WEIGHTS
+
+pytestmark = pytest.mark.slow
+FIGURES = json.loads((WEIGHTS / "figures.json").read_text())["acceptance_length"]
+
+
+@pytest.mark.parametrize("feed", ["right", "bypass", "off_by_one"])
+def test_acceptance_is_as_the_figures_say(feed: str) -> None:
+    """Another torch or CPU rounds differently, and one token more or less moves a mean over some dozen verifies."""
+    from runbook.lab.measure import acceptance
+
+    assert acceptance(WEIGHTS, feed)[0] == pytest.approx(FIGURES[feed], abs=0.15)
+
+
+def test_the_right_feed_stands_apart_from_all_wrong_ones() -> None:
+    """What a playbook's bound of 4 rests on."""
+    from runbook.lab.measure import acceptance
+
+    assert FIGURES["right"] > 4.5 and FIGURES["bypass"] < 1.5
+    assert max(value for feed, value in FIGURES.items() if feed != "right") < 4
+    assert acceptance(WEIGHTS, "right", prompts=8, tokens=64)[1] > 4, "on every single prompt"
+
+
+def test_a_cached_forward_equals_a_whole_one() -> None:
+    """Prompt at once, then pieces, a rejected piece overwritten: the same logits as without a cache."""
+    import torch
+
+    from runbook.lab.measure import load_target
+    from runbook.lab.train import causal
+
+    from lab_engine.forward_batch import ForwardBatch, ForwardMode, KVCache  # isort: skip
+
+    target = load_target(WEIGHTS)
+    ids = torch.randint(0, 64, (90,), generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        whole = target(ids, torch.arange(90), ForwardBatch(ForwardMode.EXTEND, causal)).next_token_logits
+        cache = KVCache(6, 100, 4, 16)
+        batch = ForwardBatch(ForwardMode.TARGET_VERIFY, cache)
+        parts = [target(ids[:40], torch.arange(40), batch).next_token_logits]
+        target(ids[:5], torch.arange(40, 45), batch)  # a guess that is not kept
+        for begin in range(40, 90, 5):
+            parts.append(target(ids[begin : begin + 5], torch.arange(begin, begin + 5), batch).next_token_logits)
+    assert torch.allclose(torch.cat(parts), whole, atol=1e-4)
