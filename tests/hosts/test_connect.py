@@ -302,8 +302,8 @@ from runbook.hosts.connect import connect
 from runbook.model.clock import SystemClock
 from runbook.model.playbook import Target
 host = connect(Target(target="box"), clock=SystemClock())
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     host.run(["sleep", "60"], timeout_s=60)
 except KeyboardInterrupt:
     host.close()
