@@ -143,7 +143,7 @@ def _not_armed(view: View) -> Outcome:
         why = (
             f"pid {others[0].pid} loaded {others[0].file} with sha256 {others[0].sha256[:12]}, not the {view.sha256[:12]} that was written"
         )
-    elif view.launched is not None and view.written and view.launched < view.written:
+    elif view.launched is not None and view.written and view.launched < view.written - 2 * view.error_s:
         why = f"the server was started {view.written - view.launched:.1f}s before the patch was written"
     elif isinstance(view.imports_from, Seen) and view.imports_from.value != view.path:
         why = f"its interpreter imports {view.imports_from.value}, the patch is in {view.path}"

@@ -154,7 +154,8 @@ class Search:
         if self.step.since == START:
             return own, end, []
         begin = self._window.begin.get(path)
-        if state is not None and state.started - self._ctx.host.facts.clock_offset_s >= self._window.since:
+        facts = self._ctx.host.facts
+        if state is not None and state.started - facts.clock_offset_s >= self._window.since - facts.clock_error_s:
             begin = own  # the writer began inside the window: the first note of its log came later
         return begin, end, [] if begin else [f"{path}: where it stood when `{self.step.since}` began is not known"]
 
