@@ -9,15 +9,21 @@ from runbook.steps.grep import Grep
 from runbook.steps.kill import Kill
 from runbook.steps.launch import Launch
 from runbook.steps.patch import Patch
+from runbook.steps.request import Request
 from runbook.steps.restore import Restore
 from runbook.steps.run import Run
 from runbook.steps.set_ import Set
+from runbook.steps.wait_gpu_free import WaitGpuFree
+from runbook.steps.wait_healthy import WaitHealthy
 
 TABLE: dict[str, type[Step]] = {
     "kill": Kill,
+    "wait_gpu_free": WaitGpuFree,
     "patch": Patch,
     "restore": Restore,
     "launch": Launch,
+    "wait_healthy": WaitHealthy,
+    "request": Request,
     "grep": Grep,
     "expect_probe": ExpectProbe,
     "assert": Assert,
