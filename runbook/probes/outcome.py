@@ -64,7 +64,7 @@ def judge(view: View) -> Outcome:
     imports = tuple(armed for armed in view.channel.armed if armed.sha256 == view.sha256)
     if hits:
         pids = sorted({hit.pid for hit in hits})
-        reason = f"{len(hits)} hits in the window, from pid {', '.join(map(str, pids))}"
+        reason = f"{len(hits)} hit{'s' if len(hits) > 1 else ''} in the window, from pid {', '.join(map(str, pids))}"
         return Outcome(outcome="fired", reason=reason, hits=hits, imports=imports)
     if isinstance(view.side, Blind) and isinstance(view.log, Blind):
         return Outcome(outcome="unseen", reason=f"no record could be read: {view.side.reason}; {view.log.reason}", left=(view.side.reason,))

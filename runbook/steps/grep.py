@@ -134,7 +134,7 @@ class Search:
 
     def moved(self, samples: Sequence[Sample]) -> tuple[str | None, str]:
         """How many lines match so far."""
-        return None, f"{self.count} lines match"
+        return None, _lines(self.count)
 
     @property
     def count(self) -> int:
@@ -179,19 +179,17 @@ class Search:
     def _present(self) -> Diagnosis:
         count, wanted = self.count, self.step.wanted()
         if wanted.max is not None and count > wanted.max:
-            return self._answer("failed", "grep_too_many", f"{count} lines match `{self.step.pattern}`, expected {wanted.text()}")
+            return self._answer("failed", "grep_too_many", f"{_lines(count)} `{self.step.pattern}`, expected {wanted.text()}")
         if count < (wanted.min or 0):
             if self.blind:
-                return self._answer("undecided", "grep_blind", f"{count} lines match, expected {wanted.text()}; {self.blind[0]}")
-            return self._answer(
-                "failed", "grep_too_few", f"{count} lines match `{self.step.pattern}`, expected {wanted.text()}{self._where()}"
-            )
+                return self._answer("undecided", "grep_blind", f"{_lines(count)}, expected {wanted.text()}; {self.blind[0]}")
+            return self._answer("failed", "grep_too_few", f"{_lines(count)} `{self.step.pattern}`, expected {wanted.text()}{self._where()}")
         rule = "grep_found" if wanted.max is None else "grep_counted"
-        return self._answer("passed", rule, f"{count} lines match{self._first()}")
+        return self._answer("passed", rule, f"{_lines(count)}{self._first()}")
 
     def _absent(self) -> Diagnosis:
         if self.count:
-            return self._answer("failed", "grep_unexpected", f"{self.count} lines match `{self.step.pattern}`{self._first()}")
+            return self._answer("failed", "grep_unexpected", f"{_lines(self.count)} `{self.step.pattern}`{self._first()}")
         if self.blind:
             return self._answer("undecided", "grep_blind", f"no line matches, but that proves nothing: {self.blind[0]}")
         return self._answer("passed", "grep_absent", f"no line matches `{self.step.pattern}`{self._where()}")
@@ -213,6 +211,10 @@ class Search:
     def _where(self) -> str:
         parts = [f"{path} bytes {report.begin} to {report.end}" for path, report in self.reports.items()]
         return f" in {', '.join(parts)}" if parts else ""
+
+
+def _lines(count: int) -> str:
+    return "1 line matches" if count == 1 else f"{count} lines match"
 
 
 def _match(path: str, match: ScanMatch) -> dict[str, Any]:
