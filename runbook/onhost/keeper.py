@@ -138,6 +138,7 @@ class Keeper:
                     self._answer()
                 else:
                     os.read(self._woken, 4096)
+        self._reap()
         self.server.close()
 
     def _act(self) -> Optional[float]:
@@ -228,8 +229,7 @@ class Keeper:
         for launch in [launch for launch in reversed(list(self.launches.values())) if launch.stops]:
             launch.note_kill("undo" if why == "undo" else "expiry")
             left = yield from climb(lambda launch=launch: self._find(launch), launch.record["ladder"])  # type: ignore[misc]
-            if launch.adopted and launch.live:
-                launch.finish(None, None)
+            yield from self._await_record(launch)
             stopped.append({"id": launch.record["id"], "pid": launch.record["pid"], "left": left})
             if launch.live:
                 launch.record["at_end"] = "left"  # it cannot be ended; asking again for ever would not help
@@ -237,6 +237,16 @@ class Keeper:
         self.gave_up |= {report["id"] for report in restored if report["state"] in ("conflict", "missing")}
         self.acts.append({"t": time.time(), "why": why, "stopped": stopped, "restored": restored})
         write_json(self.folder.ended, {"run": self.folder.run, "acts": self.acts})
+
+    def _await_record(self, launch: Launch) -> Generator[float, None, None]:
+        """Its end on record: a zombie that the last look already took for gone still has its exit status to give."""
+        for _ in range(100):
+            self._reap()
+            if not launch.live or procs.is_alive(launch.record["pid"], launch.record["start"]):
+                return
+            if launch.adopted:
+                launch.finish(None, None)
+            yield 0.01
 
     # requests ----------------------------------------------------------------------------------------------------
 

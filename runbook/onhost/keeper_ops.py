@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from . import boot, keeper_link, patches, procs, tree
 from .errors import OpError
-from .runfolder import RunFolder, checked_name, locked, read_json, write_json
+from .runfolder import RunFolder, checked_name, locked, read_json, remove_if_empty, write_json
 from .spawn import checked_cwd
 
 START_S = 20.0
@@ -33,6 +33,7 @@ def ensure(folder: RunFolder, idle_s: float = IDLE_S) -> None:
     """The same without the answer. Two at once start one keeper."""
     folder.create()
     with locked(folder.lock, START_S + END_S):
+        folder.create()  # again, since a retirement that held the lock before us took it away
         folder.renew()
         alive = keeper_link.living(folder)
         if alive is None or not _pokes(folder, alive):
@@ -86,15 +87,15 @@ def _existing(ctx: Any, args: Dict[str, Any]) -> RunFolder:
 
 def state_of(folder: RunFolder) -> Dict[str, Any]:
     """Keeper, launches and open undo records."""
-    record = read_json(folder.keeper) or {"pid": 0, "start": 0}
+    record, alive = read_json(folder.keeper) or {"pid": 0, "start": 0}, keeper_link.living(folder) is not None
     return {
         "run": folder.run,
         "pid": record["pid"],
         "start": record["start"],
-        "alive": keeper_link.living(folder) is not None,
+        "alive": alive,
         "renewed": folder.last_renewal(),
         "expires": folder.expires(),
-        "launches": [_view(launch) for launch in folder.launch_records()],
+        "launches": [_view(launch, alive) for launch in folder.launch_records()],
         "undo": [patches.view(undo) for undo in patches.open_records(folder.state_dir, folder.run)],
         "ended": (read_json(folder.ended) or {}).get("acts"),
     }
@@ -150,7 +151,7 @@ def launch(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
     }
     env = {**procs.own_environ(), "RUNBOOK_RUN": folder.run, "RUNBOOK_LAUNCH": args["id"], **(args.get("env") or {})}
     ensure(folder)
-    return _view(keeper_link.ask(folder, {"op": "launch", "spec": spec, "env": env})), b""
+    return _view(keeper_link.ask(folder, {"op": "launch", "spec": spec, "env": env}), True), b""
 
 
 def launch_state(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
@@ -161,16 +162,16 @@ def launch_state(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
         record = read_json(folder.launch_file(args["id"]))
         if record is None:
             raise OpError("not_found", "run %s has no launch `%s` on this host" % (folder.run, args["id"]))
-        lives = procs.is_alive(record["pid"], record["start"])
-        if "ended" in record or lives or keeper_link.living(folder) is None or time.monotonic() > deadline:
-            return _view(record), b""
+        alive = keeper_link.living(folder) is not None
+        if "ended" in record or procs.is_alive(record["pid"], record["start"]) or not alive or time.monotonic() > deadline:
+            return _view(record, alive), b""
         time.sleep(0.01)
 
 
-def _view(record: Dict[str, Any]) -> Dict[str, Any]:
+def _view(record: Dict[str, Any], keeper_alive: bool) -> Dict[str, Any]:
     """A launch as the controller is told. One that died after its keeper has an end, but nobody knows how."""
     shown = {key: record[key] for key in _SHOWN + _MORE if key in record}
-    if "ended" not in record and not procs.is_alive(record["pid"], record["start"]):
+    if "ended" not in record and not keeper_alive and not procs.is_alive(record["pid"], record["start"]):
         shown.update(ended=time.time(), exit_unknown="its keeper is gone: nobody saw its exit status")
     return shown
 
@@ -189,6 +190,8 @@ def keeper_retire(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
                 left.append("pid %d: the run's keeper did not end" % alive["pid"])
         if not left:
             folder.remove()
+    if not left:
+        remove_if_empty(folder.state_dir)
     return {"left": left}, b""
 
 

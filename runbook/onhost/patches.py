@@ -20,7 +20,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from . import bytecode
 from .errors import OpError
 from .files import atomic_write, sync_folder
-from .runfolder import RunFolder, checked_name, locked, read_json, write_json
+from .runfolder import RunFolder, checked_name, locked, read_json, undo_lock, write_json
 
 MOST_SOURCE = 64 << 20
 MOST_RECORDS = 5000
@@ -223,8 +223,8 @@ def patch(
     checked_name(id, "patch")
     if undo_after_s < 1:
         raise OpError("bad_request", "undo_after %.3g s is below 1 s" % undo_after_s, "write for example `undo_after: 2h`")
-    place.create()
-    with locked(os.path.join(state_dir, "undo.lock")):
+    with locked(undo_lock(state_dir)):
+        place.create()
         original, status = _read_target(real)
         if digest(original) != expect_sha256:
             raise OpError(
@@ -277,7 +277,7 @@ def restore(state_dir: str, run: str, ids: Optional[List[str]] = None) -> List[D
     """Undo these patches of a run, or all, newest first; answers one report each. Each is tried, whatever became of the others."""
     if not RunFolder(state_dir, run).exists():
         return [_report(id, "", "already", "", "no record of it on this host") for id in ids or []]
-    with locked(os.path.join(state_dir, "undo.lock")):
+    with locked(undo_lock(state_dir)):
         found = records(state_dir, run)
         known = {record["id"] for record in found}
         reports = [_restore_one(record, found) for record in reversed(found) if ids is None or record["id"] in ids]

@@ -58,23 +58,55 @@ def read_json(path: str) -> Optional[Dict[str, Any]]:
 
 @contextlib.contextmanager
 def locked(path: str, limit_s: float = 20.0) -> Iterator[None]:
-    """Hold an exclusive flock on this file. Raises OpError busy when it could not be had in time."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Hold an exclusive flock on this file, which its holder may remove. Raises OpError busy when it could not be had in time."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        fd = _try_lock(path)
+        if fd is not None:
+            break
+        if time.monotonic() > deadline:
+            raise OpError("busy", "%s stayed locked for %.0f s" % (path, limit_s), "another runbook works there: try again")
+        time.sleep(0.02)
     try:
-        deadline = time.monotonic() + limit_s
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise OpError(
-                        "busy", "%s stayed locked for %.0f s" % (path, limit_s), "another runbook works there: try again"
-                    ) from None
-                time.sleep(0.02)
         yield
     finally:
         os.close(fd)
+
+
+def _try_lock(path: str) -> Optional[int]:
+    """A locked descriptor; None when somebody holds it, or has just removed the file that we locked."""
+    make_private(os.path.dirname(path))
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:  # the folder was removed at this moment
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(fd), os.stat(path)):
+            return fd
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(fd)
+    return None
+
+
+def undo_lock(state_dir: str) -> str:
+    """The file whose lock every change of a patched file holds, over all runs."""
+    return os.path.join(state_dir, "undo.lock")
+
+
+def remove_if_empty(state_dir: str) -> None:
+    """Leave no trace once the last run is gone: its folders are removed when nothing is in them."""
+    with locked(undo_lock(state_dir)):
+        try:
+            os.rmdir(os.path.join(state_dir, "runs"))
+        except OSError:
+            return  # another run lives there
+        os.unlink(undo_lock(state_dir))
+        try:
+            os.rmdir(state_dir)
+        except OSError:
+            pass  # it holds what is not a run's
 
 
 class RunFolder:

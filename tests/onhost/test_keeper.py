@@ -186,7 +186,7 @@ def test_retire_ends_the_keeper_and_leaves_nothing(site):
     keeper = site.keeper()
     assert site.op("keeper_retire") == {"left": []}
     assert is_gone(keeper["pid"], keeper["start"])
-    assert not os.path.exists(site.folder.path)
+    assert not os.path.exists(site.ctx.state_dir)
     assert site.op("keeper_retire") == {"left": []}
     refused("not_found", site.op, "keeper_state")
 

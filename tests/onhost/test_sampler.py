@@ -71,15 +71,16 @@ def test_threads_show_whether_they_ran(site):
         "server", "import threading, time; threading.Thread(target=time.sleep, args=(60,)).start(); print(1, flush=True)\nwhile True: pass"
     )
     until(lambda: site.log("server"))
-    first, second = [], []
-    for kept in (first, second):
-        [process] = sample(site, state, threads=True).processes.value
-        kept.extend(process.threads)
-        time.sleep(0.1)
-    assert len(first) == len(second) == 2
-    assert second[0].run_ns > first[0].run_ns
-    assert (second[1].run_ns, second[1].switches) == (first[1].run_ns, first[1].switches)
-    assert second[1].state == "S"
+
+    def pair():
+        """Two looks between which the sleeping thread did not run: at first it may still be on its way to sleep."""
+        (first,), (second,) = [(sample(site, state, threads=True).processes.value, time.sleep(0.1))[0] for _ in range(2)]
+        still = len(first.threads) == len(second.threads) == 2 and first.threads[1] == second.threads[1]
+        return (first, second) if still else None
+
+    first, second = until(pair)
+    assert second.threads[0].run_ns > first.threads[0].run_ns
+    assert (second.threads[1].state, second.threads[0].tid) == ("S", state["pid"])
 
 
 def test_mapped_weights_count_resident_bytes_only(tmp_path):
@@ -122,7 +123,7 @@ def test_exit_is_absent_while_it_lives_and_seen_with_its_cause_after(site):
     os.kill(state["pid"], signal.SIGTERM)
     found = until(lambda: (lambda s: s if isinstance(s.exit, Seen) else None)(sample(site, state)))
     assert found.exit.value == ExitSample(code=None, signal="SIGTERM", lived_s=found.exit.value.lived_s, killed_by_us=True)
-    assert isinstance(found.processes, Absent)
+    until(lambda: isinstance(sample(site, state).processes, Absent))
 
 
 def test_nobody_knows_how_a_server_ended_that_had_no_keeper(site):
