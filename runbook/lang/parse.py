@@ -138,7 +138,7 @@ class _Checker:
 
     def check(self, node: ast.AST, bound: Bound, depth: int) -> None:
         if depth > MAX_DEPTH:
-            raise self.refuse(node, f"the expression is nested deeper than {MAX_DEPTH} levels", "split it with `vars` or a `set` step")
+            raise self._too_deep(node)
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and self._chain(node, bound, depth):
             return
         handler = getattr(self, f"_check_{type(node).__name__.lower()}", None)
@@ -148,6 +148,9 @@ class _Checker:
             self._children(node, bound, depth)
         elif not isinstance(node, _OPERATORS):
             raise self.refuse(node, *hints.REFUSED.get(type(node), REFUSED_DEFAULT))
+
+    def _too_deep(self, node: ast.AST) -> _Refused:
+        return self.refuse(node, f"the expression is nested deeper than {MAX_DEPTH} levels", "split it with `vars` or a `set` step")
 
     def _children(self, node: ast.AST, bound: Bound, depth: int) -> None:
         for child in ast.iter_child_nodes(node):
@@ -165,6 +168,9 @@ class _Checker:
         inner: list[ast.expr] = []
         longest: ast.expr = node
         while isinstance(current, (ast.Attribute, ast.Subscript)):
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise self._too_deep(node)
             key = self._key(current)
             if key is None:
                 parts.clear()

@@ -90,6 +90,7 @@ def test_an_expression_gives_what_it_says(source, expected):
         ("all(x == 2 for x in steps.seen.mixed)", False),
         ("1 in steps.seen.mixed", True),
         ("[1, steps.chat.x] == [2, 3]", False),
+        ("[steps.chat.x, 1] == [2, 3]", False),
         ("len(steps.seen.mixed)", 2),
         ("2 < 1 < steps.chat.x", False),
     ],

@@ -82,6 +82,7 @@ def test_raw_and_quote_mark_shell_text(source, text):
         ("round(1.5, 99)", "digits"),
         ("search('(', 'a')", "not a regular expression"),
         ("search('(a+)+$', 'a')", "forever"),
+        (r"search(r'(\b\w+\b)+$', 'a')", "forever"),
         ("search(r'(\\w+\\s?)*$', 'a')", "forever"),
         ("search('" + "a" * 1001 + "', 'a')", "1001 characters"),
         ("match('a', 3)", "takes text"),

@@ -103,7 +103,8 @@ def test_an_unreadable_source_is_a_problem_not_an_exception(source):
 
 def test_nesting_is_bounded():
     assert isinstance(parse("not " * 30 + "a"), Parsed)
-    assert "deeper" in refused("not " * 60 + "a").summary
+    for source in ("not " * 60 + "a", "a" + ".b" * 1000, "a" + "[0]" * 1000, "[1]" + "[0]" * 1000):
+        assert "deeper" in refused(source).summary
 
 
 def test_a_backslash_in_a_pattern_warns_nobody():

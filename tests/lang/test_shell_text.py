@@ -94,6 +94,7 @@ def test_a_value_in_command_position_is_never_syntax(word):
         ("cat <<-'EOF'\n\t${{ vars.x }}\n\tEOF", "expression-in-heredoc"),
         ("cat <<E${{ vars.x }}", "expression-in-heredoc"),
         ("echo `a ${{ vars.x }}`", "expression-in-backticks"),
+        ("echo `a $(b ${{ vars.x }})`", "expression-in-backticks"),
         ("echo $((1 + ${{ vars.n }}))", "expression-in-arithmetic"),
         ("((a = (${{ vars.n }})))", "expression-in-arithmetic"),
         ("echo ${A:-${{ vars.x }}}", "expression-in-braces"),
