@@ -1,4 +1,9 @@
-"""`events.jsonl`: the only truth of a run. Masked, appended, synced, one event a line; a torn last line is tolerated."""
+"""`events.jsonl`: the only truth of a run. Masked, appended, synced, one event a line; a torn last line is tolerated.
+
+Every event is written before `append` returns, so the death of this process loses nothing. What the death of the whole machine may
+lose is what is not synced yet, and a sync costs milliseconds; so events that only tell what was seen ride on the sync of the next
+event that something depends on: a step's start is on disk before the step acts, a debt before it exists, a verdict before it is told.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +16,10 @@ import msgspec
 
 from runbook.engine.redact import Mask
 from runbook.model.clock import Clock
-from runbook.model.event import AnyEvent, Event
+from runbook.model.event import ActionEnded, AnyEvent, Event, EvidenceSaved, HostConnected, Moved, PhaseReached, SampleTaken, StepEnded
 
 EVENTS = "events.jsonl"
+RIDES_ON_THE_NEXT = (ActionEnded, EvidenceSaved, HostConnected, Moved, PhaseReached, SampleTaken, StepEnded)
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(AnyEvent).decode
@@ -50,7 +56,8 @@ class Journal:
             try:
                 if not self._given_up:
                     _write_all(self._file, line + b"\n")
-                    os.fdatasync(self._file)
+                    if not isinstance(event, RIDES_ON_THE_NEXT):
+                        os.fdatasync(self._file)
             except OSError as problem:
                 raise JournalError(f"cannot write {self.folder / EVENTS}: {problem.strerror}; free some space and try again") from problem
             self._next += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -171,8 +171,7 @@ def retry(runtime: Runtime, node: StepNode, place: Place) -> Retry | None:
 
 def build(runtime: Runtime, node: StepNode, place: Place) -> Step | StepResult:
     """The step with its expressions filled in, or the result that ends it when they cannot be."""
-    names = scope(runtime, place)
-    answer = fill(runtime.table[node.type], node.body, names)
+    answer = fill(runtime.table[node.type], node.body, lambda: scope(runtime, place))
     if answer.problems:
         unknown = any(problem.unknown for problem in answer.problems)
         return StepResult(verdict="undecided" if unknown else "failed", reason=_problem(answer))
@@ -184,27 +183,28 @@ def build(runtime: Runtime, node: StepNode, place: Place) -> Step | StepResult:
 
 def template_body(runtime: Runtime, node: StepNode, place: Place) -> dict[str, Any]:
     """A step's body with its expressions filled in as far as they are known now."""
-    return dict(fill(runtime.table[node.type], node.body, scope(runtime, place.inside(node.common.vars))).value)
+    return dict(fill(runtime.table[node.type], node.body, lambda: scope(runtime, place.inside(node.common.vars))).value)
 
 
-def fill(step: type[Step], body: dict[str, Any], names: Mapping[str, Any]) -> Templated:
-    """Template each text of a body by its kind: shell text is quoted, expressions and the server's Python stay as they are."""
+def fill(step: type[Step], body: dict[str, Any], scope_of: Callable[[], Mapping[str, Any]]) -> Templated:
+    """Template each text of a body by its kind: shell text is quoted, expressions and the server's Python stay as they are.
+
+    The scope is built only when there is something to fill in: most steps have nothing.
+    """
     if step.FREE:
-        return template(body, names)
+        return template(body, scope_of())
+    leaves = [leaf for leaf in Shape().visit(_type(step), body).leaves if "${{" in leaf.text and leaf.extra.get("kind") not in UNTEMPLATED]
+    if not leaves:
+        return Templated(value=body, problems=())
+    names = scope_of()
     value: Any = body
     problems: list[Any] = []
-    for leaf in _shape(step, body).leaves:
+    for leaf in leaves:
         kind = leaf.extra.get("kind", "")
-        if kind in UNTEMPLATED or "${{" not in leaf.text:
-            continue
         answer = render_shell(leaf.text, names) if kind == "shell" else template(leaf.text, names)
         problems += [problem._replace(path=leaf.path) for problem in answer.problems]
         value = _replaced(value, leaf.path, answer.value)
     return Templated(value=value, problems=tuple(problems))
-
-
-def _shape(step: type[Step], body: dict[str, Any]) -> Shape:
-    return Shape().visit(_type(step), body)
 
 
 @functools.cache
