@@ -107,7 +107,7 @@ def read_secrets(playbook: Playbook, overrides: Mapping[str, Any], environ: Mapp
 
 def secret_uses(playbook: Playbook) -> list[tuple[str, Span | None]]:
     """Each `secrets.NAME` in the texts of steps, with its place."""
-    uses = []
+    uses: list[tuple[str, Span | None]] = []
     for node in _steps((*playbook.steps, *playbook.always)):
         for path, text in _texts(node.body, ()):
             for found in find_expressions(text):

@@ -55,9 +55,9 @@ def command(
 def refuse(loaded: load.Loaded, as_json: bool) -> int:
     """Say what is wrong with the playbook; nothing ran."""
     if as_json:
-        from runbook.render.diagnostics import as_json as to_json
+        from runbook.render.diagnostics import as_object
 
-        click.echo(json.dumps(to_json(loaded.diagnostics), ensure_ascii=False))
+        click.echo(json.dumps(as_object(loaded.diagnostics), ensure_ascii=False))
     show_problems(loaded)
     return EXIT_CODES["invalid"]
 

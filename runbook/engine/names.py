@@ -31,7 +31,7 @@ class Place(NamedTuple):
     target: Target = NO_TARGET
     host_index: int = 0
     item: Any = None
-    index: int | None = None
+    number: int | None = None
     looping: bool = False
     layers: tuple[Mapping[str, Any], ...] = ()
 
@@ -56,7 +56,7 @@ def scope(runtime: Runtime, place: Place) -> dict[str, Any]:
         "steps": steps_scope(state, declared),
         "secrets": runtime.secrets,
         "item": place.item,
-        "index": place.index,
+        "index": place.number,
         "host": _host(place.target, place.host_index),
         "hosts": {role: [_host(target, index) for index, target in enumerate(targets)] for role, targets in runtime.playbook.hosts.items()},
         "run": {

@@ -141,7 +141,7 @@ class _Step:
             return self._attempts(target, place)
         end = None
         for number, item in enumerate(items):
-            end = self._attempts(target, place._replace(item=item, index=number, looping=True))
+            end = self._attempts(target, place._replace(item=item, number=number, looping=True))
             if end.status not in ("passed", "skipped") and not end.ignored:
                 break
         return end or self._end_unrun("skipped", None, "loop: the list is empty", target.target)
@@ -184,7 +184,7 @@ class _Step:
             "attempt": attempt,
             "part": self._part,
         }
-        base["item"] = place.index if place.looping else None
+        base["item"] = place.number if place.looping else None
         limited = None if box.label == "step" else box.label
         rest = box.remaining_s(clock)
         started = StepStarted(**base, name=self._node.common.name, box_s=rest, limited_by=limited, marks=_marks(runtime, target.target))

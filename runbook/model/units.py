@@ -126,7 +126,7 @@ class Rate(str):
         return cls(f"{found[1]} per {found[2]}")
 
     @property
-    def count(self) -> int:
+    def per_window(self) -> int:
         """Hits per window."""
         return int(self.split()[0])
 

@@ -150,7 +150,7 @@ def _one_line(text: str) -> str:
 
 def _probe_config(probe: Probe) -> dict[str, object]:
     plain = [key for key, text in probe.shown().items() if is_plain(text)]
-    return {"hits": probe.hits.count, "per": probe.hits.window_s, "plain": plain, "when_plain": not probe.when or is_plain(probe.when)}
+    return {"hits": probe.hits.per_window, "per": probe.hits.window_s, "plain": plain, "when_plain": not probe.when or is_plain(probe.when)}
 
 
 def _expressions(probes: Sequence[Probe]) -> list[str]:

@@ -102,12 +102,16 @@ class StepContext(Protocol):
 
     step: str
     """Id of the step."""
-    host: Host
     run: RunInfo
     clock: Clock
     cancel: CancelToken
     check_mode: bool
     """Look, change nothing, report "would …"."""
+
+    @property
+    def host(self) -> Host:
+        """The step's host; connects at its first use. Raises Unreachable."""
+        ...
 
     def remaining_s(self) -> float:
         """Seconds left in the effective time box."""
