@@ -44,7 +44,7 @@ def test_a_sketch_has_the_keys_that_are_there():
 
 
 def test_a_sketch_is_given_up_where_keys_would_have_to_be_invented():
-    body = {"match": ["${{ vars.x }}", {"port": 1}]}
+    body = {"match": ["${{ vars.x }}", "${{ vars.y }}", {"port": 1}, "${{ vars.z }}"]}
     step = sketch(Stop, body, Shape().visit(type_of(Stop), body).holes)
     assert step is not None and step.match == [Match(port=1)]
     assert sketch(Start, {"command": ["a"], "port": "x"}, []) is None

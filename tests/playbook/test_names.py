@@ -88,6 +88,11 @@ def test_circles_of_variables_are_named_once():
     assert "vars.a → vars.b → vars.c → vars.a" in found.summary
 
 
+def test_a_circle_behind_the_variable_that_is_used_is_followed_once():
+    head = f"{HEAD}vars: {{a: '${{{{ vars.b }}}}', b: '${{{{ vars.c }}}}', c: '${{{{ vars.b }}}}'}}\n"
+    assert the_problem("  - run: echo ${{ vars.a }}\n", head=head).code == "var-cycle"
+
+
 def test_an_override_can_open_and_close_a_circle():
     circle = f"{HEAD}vars: {{a: '${{{{ vars.b }}}}', b: '${{{{ vars.a }}}}'}}\n"
     valid("  - run: x\n", head=circle, overrides={"b": 1})
@@ -99,5 +104,7 @@ def test_a_result_of_several_targets_is_not_one_value():
     two = "runbook: 1\nhosts: {box: [local, lab]}\n"
     found = the_problem("  - {id: a, run: x}\n  - assert: steps.a.exit == 0\n", head=two)
     assert (found.code, found.hint) == ("many-targets", "write `steps.a.hosts['TARGET'].exit`")
+    assert the_problem("  - {id: a, run: x}\n  - assert: steps.a.items[0].exit == 0\n", head=two).code == "many-targets"
     valid("  - {id: a, run: x}\n  - assert: steps.a.hosts['lab'].exit == 0\n", head=two)
+    valid("  - {id: a, run: x, loop: [1]}\n  - assert: steps.a.hosts['lab'].items[0].exit == 0\n", head=two)
     valid("  - {id: a, run: x}\n  - assert: steps.a.exit == 0\n", head=two, roles={"box": ["local"]})

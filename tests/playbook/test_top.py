@@ -25,6 +25,8 @@ def test_what_cannot_name_a_host_is_refused(target):
 def test_a_target_with_settings_is_checked_key_by_key():
     found = the_problem(RUN, head="runbook: 1\nhosts: {box: {target: local, vai: sudo}}\n")
     assert (found.code, found.hint) == ("unknown-key", "did you mean `via`?")
+    found = the_problem(RUN, head="runbook: 1\nhosts: {box: {target: a b}}\n")
+    assert (found.code, place(found)) == ("bad-target", (2, 22))
 
 
 @pytest.mark.parametrize("role", ["all", "a b", "1st"])
