@@ -26,7 +26,7 @@ def test_a_target_with_settings_is_checked_key_by_key():
     found = the_problem(RUN, head="runbook: 1\nhosts: {box: {target: local, vai: sudo}}\n")
     assert (found.code, found.hint) == ("unknown-key", "did you mean `via`?")
     found = the_problem(RUN, head="runbook: 1\nhosts: {box: {target: a b}}\n")
-    assert (found.code, place(found)) == ("bad-target", (2, 22))
+    assert (found.code, place(found)) == ("bad-target", (2, 23))
 
 
 @pytest.mark.parametrize("role", ["all", "a b", "1st"])
