@@ -49,8 +49,11 @@ class ProcessChannel:
     def send(self, data: bytes) -> None:
         """Write all of it (see `Channel`)."""
         view = memoryview(data)
-        while view:
-            view = view[os.write(self._to.fileno(), view) :]
+        try:
+            while view:
+                view = view[self._to.write(view) :]
+        except ValueError:
+            raise EOFError("it was closed") from None
 
     def recv(self, most: int) -> bytes:
         """Some bytes, b"" at the end."""

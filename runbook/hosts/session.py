@@ -222,8 +222,13 @@ class Session:
         raise self.loss()
 
     def send(self, header: dict[str, Any], blob: bytes = b"") -> None:
-        """Write one message. Raises LinkLost."""
-        data = frames.encode(header, blob)
+        """Write one message. Raises LinkLost, and RemoteError for one that is too large."""
+        try:
+            data = frames.encode(header, blob)
+        except frames.BrokenFrame as error:
+            raise RemoteError("unsupported", str(error), f"the most is {frames.MOST_BLOB >> 20} MiB at once") from error
+        if self._lost is not None:
+            raise self.loss()
         try:
             with self._send_lock:
                 self._channel.send(data)

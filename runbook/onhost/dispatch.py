@@ -33,6 +33,7 @@ OPS = {
         "keeper_suspend",
         "keeper_retire",
         "keeper_note_kill",
+        "keeper_note_kill",
         "launch",
         "launch_state",
     ),
@@ -237,8 +238,7 @@ def main(stream: Any, args: Dict[str, Any]) -> None:
     out_fd = os.dup(1)
     os.dup2(2, 1)  # a stray print must not land between messages
     helper = Helper(stream, out_fd)
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, _leave)
+    _leave_on_signals(helper)
     try:
         files.write_all(out_fd, args["nonce"].encode("ascii"))
         helper.send({"hello": hello(helper, received)})
@@ -248,5 +248,21 @@ def main(stream: Any, args: Dict[str, Any]) -> None:
         os._exit(0)
 
 
-def _leave(number: int, frame: Any) -> None:
-    sys.exit(128 + number)
+def _leave_on_signals(helper: Helper) -> None:
+    """End orderly on TERM, HUP and INT.
+
+    The kernel may give a signal to any thread, and Python runs its handler in the main one, which waits in a read: so the wakeup
+    descriptor, written in whichever thread it is, wakes a thread of our own.
+    """
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    signal.set_wakeup_fd(wake_write)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda number, frame: None)
+
+    def leave() -> None:
+        number = os.read(wake_read, 1)[0]
+        helper.end()
+        os._exit(128 + number)
+
+    threading.Thread(target=leave, daemon=True).start()

@@ -11,7 +11,6 @@ GPU_FIELDS = ("index", "uuid", "name", "memory.used", "memory.total", "utilizati
 APP_FIELDS = ("gpu_uuid", "pid", "used_memory")
 MIB = 1 << 20
 _FORMAT = "--format=csv,noheader,nounits"
-_NO_FIGURE = re.compile(r"\[.*\]|N/A|-", re.IGNORECASE)
 _LOST = re.compile(r"(?i)gpu is lost|unable to determine the device handle|fallen off the bus|unknown error|no devices were found")
 
 
@@ -35,14 +34,16 @@ def read_gpus(code: int, stdout: str, stderr: str) -> Dict[str, Any]:
         return {"blind": "nvidia-smi: exited %d%s" % (code, _quoted(stderr or stdout))}
     gpus = []
     for fields in _rows(stdout):
-        if len(fields) != len(GPU_FIELDS):
-            continue
-        gpu, problem = _gpu(fields)
+        if len(fields) < len(GPU_FIELDS):
+            continue  # a message, not a row
+        gpu, problem = _gpu([*fields[:2], ", ".join(fields[2:-3]), *fields[-3:]])  # a name may hold a comma
         if gpu is None:
             return {"blind": problem}
         gpus.append(gpu)
     if not gpus:
-        return {"blind": "nvidia-smi%s" % (_quoted(faults[0] if faults else stdout) or " answered nothing")}
+        if faults:
+            return {"blind": "nvidia-smi%s" % _quoted(faults[0])}
+        return {"blind": "nvidia-smi answered nothing" + (" that can be read" + _quoted(stdout) if stdout.strip() else "")}
     return {"gpus": gpus, "faults": faults}
 
 

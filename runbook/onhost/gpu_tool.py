@@ -18,6 +18,7 @@ from . import procs
 from .listeners import find_owners
 
 POLL_S = 0.02
+CANCEL_S = 0.2  # how late a cancel may be seen
 
 
 class Answer(NamedTuple):
@@ -59,7 +60,7 @@ class ToolLock:
         age_s = procs.age_s(youngest)
         return "another copy of nvidia-smi (pid %d, state %s) has not answered for %.0f s" % (youngest.pid, youngest.state, age_s)
 
-    def run(self, argv: List[str], deadline: float) -> Answer:
+    def run(self, argv: List[str], deadline: float, ctx: Any) -> Answer:
         """One question, while the lock is held."""
         try:
             process = subprocess.Popen(
@@ -73,11 +74,13 @@ class ToolLock:
             )
         except OSError as error:
             return Answer(127, "", "", "nvidia-smi could not be started: %s" % error.strerror)
-        try:
-            out, err = process.communicate(timeout=max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            return _give_up(process)
-        return Answer(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
+        while True:
+            try:
+                out, err = process.communicate(timeout=max(0.0, min(CANCEL_S, deadline - time.monotonic())))
+                return Answer(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
+            except subprocess.TimeoutExpired:
+                if time.monotonic() >= deadline or ctx.cancelled.is_set():
+                    return _give_up(process)
 
     def close(self) -> None:
         """Give up our share; a copy that still lives keeps its own."""

@@ -33,11 +33,11 @@ def look(ctx: Any, tool: str, indices: Optional[List[int]], deadline: float) -> 
         busy = lock.acquire(deadline, ctx)
         if busy:
             return {"blind": busy}
-        memory = lock.run(gpu_read.gpu_question(tool), deadline)
+        memory = lock.run(gpu_read.gpu_question(tool), deadline, ctx)
         found: Dict[str, Any] = {"blind": memory.blind} if memory.blind else gpu_read.read_gpus(*memory[:3])
         if "blind" in found:
             return found
-        answer = lock.run(gpu_read.app_question(tool), deadline)
+        answer = lock.run(gpu_read.app_question(tool), deadline, ctx)
     finally:
         lock.close()
     apps: Dict[str, Any] = {"blind": answer.blind} if answer.blind else gpu_read.read_apps(*answer[:3])

@@ -15,23 +15,8 @@ from pathlib import Path
 import pytest
 
 from runbook.hosts.base import CallTimeout, Cancelled, CancelToken, Host, Mark, ProcessId, RemoteError
-from tests.support.sshd import until
-
-
-def state_of(pid: int) -> str:
-    """The state letter, or gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "gone"
-
-
-def is_gone(pid: int) -> bool:
-    return state_of(pid) in ("gone", "Z", "X")
-
-
-def start_of(pid: int) -> ProcessId:
-    return ProcessId(pid, int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]))
+from tests.support.processes import is_gone, start_of, state_of
+from tests.support.waiting import until
 
 
 def command_lines() -> Iterator[bytes]:
@@ -169,7 +154,7 @@ class TestRun:
             killer.join()
         finally:
             connected_host.cancel = None
-        until(lambda: is_gone(int(pid_file.read_text())), 5, "the command's end")
+        until(lambda: is_gone(int(pid_file.read_text())), 5)
 
 
 class TestProcesses:
@@ -387,7 +372,7 @@ class TestCalls:
         pid_file = tmp_path / "pid"
         with pytest.raises(CallTimeout):
             connected_host.call("run", argv=[], shell=f"echo $$ > {pid_file}; sleep 60", timeout_s=0.5)
-        until(lambda: is_gone(int(pid_file.read_text())), 5, "the command's end")
+        until(lambda: is_gone(int(pid_file.read_text())), 5)
 
     def test_a_cancelled_token_stops_a_call_before_it_begins(self, connected_host: Host) -> None:
         connected_host.cancel = CancelToken()

@@ -79,7 +79,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Connection", "close")
         self.end_headers()
         self.close_connection = True
-        for event in (b": comment\n\n", b"data: {\"n\": 1}\n\n", b"data: {\"n\": 2}\r\n\r\n", b"data: [DO", b"NE]\n\n"):
+        for event in (b": comment\n\n", b'data: {"n": 1}\n\n', b'data: {"n": 2}\r\n\r\n', b"data: [DO", b"NE]\n\n"):
             self.wfile.write(event)
             self.wfile.flush()
             time.sleep(0.02)
@@ -146,7 +146,8 @@ def test_a_large_body_arrives_whole(host: Host, server: str) -> None:
 def test_many_requests_run_side_by_side(host: Host, server: str) -> None:
     answers: list[int | None] = []
     threads = [
-        threading.Thread(target=lambda: answers.append(host.http.request("GET", server + "/health", timeout_s=10).status)) for _ in range(16)
+        threading.Thread(target=lambda: answers.append(host.http.request("GET", server + "/health", timeout_s=10).status))
+        for _ in range(16)
     ]
     for thread in threads:
         thread.start()
@@ -270,10 +271,9 @@ def test_tls_is_verified(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def server_context(folder: Path) -> ssl.SSLContext:
+    words = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=127.0.0.1"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1"]
-        + ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-        + ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")],
+        [*words.split(), "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")],
         check=True,
         capture_output=True,
     )

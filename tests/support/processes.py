@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from runbook.hosts.base import ProcessId
 from tests.support.waiting import until
 
 
@@ -24,6 +25,16 @@ def state_of(pid: int) -> str | None:
 def is_gone(pid: int) -> bool:
     """Dead, or a zombie that nobody has reaped yet."""
     return state_of(pid) in (None, "Z")
+
+
+def start_of(pid: int) -> ProcessId:
+    """Its lasting name."""
+    return ProcessId(pid, int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]))
+
+
+def children(pid: int) -> list[int]:
+    """pids of its children."""
+    return [int(child) for path in Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()]
 
 
 @contextlib.contextmanager
