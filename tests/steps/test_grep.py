@@ -12,6 +12,7 @@ from runbook.steps.base import Launched
 from runbook.steps.grep import Grep
 from tests.support.context import LocalContext
 from tests.support.patching import make
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -134,6 +135,18 @@ def test_the_log_of_a_launch_is_read_from_where_the_launch_began(patch_ctx, log)
         pass
     result = patch_ctx.at("look").do(make(Grep, {"log": "server", "pattern": "x", "expect": "absent", "since": "late"}))
     assert result.verdict == "undecided"
+
+
+def test_a_window_that_begins_before_the_launch_has_all_of_its_log(patch_ctx, log):
+    """The engine first notes a log after its launch: lines before that note belong to the window too."""
+    with patch_ctx.span("server"):
+        patch_ctx.host.ensure_keeper(patch_ctx.run.id)
+        state = patch_ctx.host.launch(LaunchSpec(run=patch_ctx.run.id, id="server", shell="echo early; exec sleep 60", log=str(log)))
+        patch_ctx.keep(Launched(step="server", host="local", state=state, profile=patch_ctx.profile("generic"), port=None, env={}))
+    until(lambda: "early" in log.read_text())
+    patch_ctx.spans["server"].begin = patch_ctx.host.marks([str(log)])
+    result = patch_ctx.at("look").do(make(Grep, {"log": "server", "pattern": "early", "since": "server"}))
+    assert result.verdict == "passed", result.reason
 
 
 def test_static_mistakes_are_told():

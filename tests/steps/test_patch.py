@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from runbook.probes.transform import Transformed, transform
 from runbook.steps.base import Patched
 from runbook.steps.patch import Patch, interpreter_of
 from tests.support.context import LocalContext
@@ -82,6 +83,14 @@ def test_a_file_with_another_runs_patch_is_refused_and_names_that_run(patch_ctx,
     assert box.model.read_bytes() == patched
     patch_ctx.host.restore(other.run.id)
     patch_ctx.host.retire(other.run.id)
+
+
+def test_a_patch_whose_undo_record_is_lost_is_still_seen_in_the_file(patch_ctx, box):
+    left = transform(box.model.read_bytes(), [], [], marker="oldrun/taps/1", side_file="/x", path=str(box.model), run="oldrun")
+    assert isinstance(left, Transformed)
+    box.model.write_bytes(left.data)
+    result = patch_ctx.do(patch())
+    assert result.verdict == "refused" and "run oldrun" in result.reason
 
 
 def test_a_second_copy_on_the_path_is_a_finding(patch_ctx, box, tmp_path):
