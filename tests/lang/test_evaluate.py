@@ -197,6 +197,7 @@ def test_a_failed_evaluation_names_what_is_there(source, said):
         "[steps.big for a in steps.big] == [steps.copy for a in steps.big]",
         "any(any(a == -1 for a in steps.big) for b in steps.big)",
         "steps.text + steps.text + steps.text",
+        "steps.big + steps.big + steps.big + steps.big + steps.big + steps.big",
         "min([steps.big for a in steps.big])",
         "lines(steps.breaks)",
     ],
