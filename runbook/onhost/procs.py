@@ -202,12 +202,13 @@ def title(pid: int) -> str:
 
 def environ_value(pid: int, name: str) -> Optional[str]:
     """One variable of a process's environment as it was at exec; None when it is not set or not readable."""
-    raw = read_bytes("/proc/%d/environ" % pid, _MOST_ENVIRON) or b""
-    prefix = name.encode() + b"="
-    for entry in raw.split(b"\0"):
-        if entry.startswith(prefix):
-            return entry[len(prefix) :].decode("utf-8", "backslashreplace")
-    return None
+    raw = b"\0" + (read_bytes("/proc/%d/environ" % pid, _MOST_ENVIRON) or b"") + b"\0"
+    prefix = b"\0" + name.encode() + b"="
+    begin = raw.find(prefix)
+    if begin < 0:
+        return None
+    begin += len(prefix)
+    return raw[begin : raw.index(b"\0", begin)].decode("utf-8", "backslashreplace")
 
 
 def own_environ() -> Dict[str, str]:
