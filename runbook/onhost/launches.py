@@ -71,7 +71,7 @@ def start(folder: RunFolder, spec: Dict[str, Any], env: Dict[str, str]) -> "Laun
         "log_offset": before.st_size,
         "argv": argv,
         "cwd": cwd,
-        "interpreter": interpreter_of(process.pid) or argv[0],
+        "interpreter": interpreter_of(process.pid, argv[0]) or argv[0],
         "started": time.time(),
         "at_end": spec["at_end"],
         "ladder": list(spec["ladder"]),
@@ -94,19 +94,22 @@ def _start_error(error: Exception, argv: List[str], env: Dict[str, str]) -> OpEr
     return OpError(found.code, found.message, hints.get(found.code, ""), {**found.data, "path": named})
 
 
-def interpreter_of(pid: int) -> Optional[str]:
-    """The program that runs, under the name it was started by; of a shell that did not exec, its only child's."""
+def interpreter_of(pid: int, asked: str) -> Optional[str]:
+    """The program that runs, under the name it was started by; of a shell that did not exec, its only child's.
+
+    `asked` is the name that was to be started: one that ends at once has no argv left to read.
+    """
     path = procs.read_link("/proc/%d/exe" % pid)
     if path is None or os.path.basename(path) not in SHELLS:
-        return path and _as_started(pid, path)
+        return path and _as_started(pid, path, asked)
     below = [stat.pid for stat in procs.process_table().values() if stat.ppid == pid]
     inner = procs.read_link("/proc/%d/exe" % below[0]) if len(below) == 1 else None
-    return _as_started(below[0], inner) if inner else path
+    return _as_started(below[0], inner, "") if inner else path
 
 
-def _as_started(pid: int, exe: str) -> str:
+def _as_started(pid: int, exe: str, asked: str) -> str:
     """A venv's python is a link: /proc/PID/exe shows its target, and by that name it would not find the venv's packages."""
-    name = next(iter(procs.split_cmdline(procs.cmdline(pid))), "")
+    name = next(iter(procs.split_cmdline(procs.cmdline(pid))), asked)
     if "/" in name:
         found: Optional[str] = os.path.join(procs.read_link("/proc/%d/cwd" % pid) or "/", name)
     else:
@@ -158,7 +161,7 @@ class Launch:
         if counters.cgroup != self.counters.cgroup:  # it was moved: only its own cgroup's kills count
             self.counters = counters
         self.counters = self.counters._replace(host=counters.host)
-        interpreter = interpreter_of(self.record["pid"])
+        interpreter = interpreter_of(self.record["pid"], "")
         if interpreter and os.path.realpath(interpreter) != os.path.realpath(self.record["interpreter"]):
             self.record["interpreter"] = interpreter
             self.save()
