@@ -154,6 +154,13 @@ def test_a_server_that_cannot_be_seen_is_not_at_rest() -> None:
     assert story.judge(final=True).verdict == "undecided"
 
 
+def test_a_server_whose_bytes_cannot_be_seen_is_not_at_rest() -> None:
+    story = Story(GENERIC)
+    for second in range(0, 10, 2):
+        story.at(second, check=answer(404, b"no such page"), listeners=listener(), processes=[process(io=Blind("permission denied"))])
+    assert story.judge() is None
+
+
 def test_answers_that_differ_are_no_wrong_check() -> None:
     story = Story(GENERIC_WITH_READY).at(0, log="up\n")
     for second in range(1, 12):
@@ -381,6 +388,14 @@ def test_lines_that_only_repeat_are_no_progress(line: str) -> None:
     for second in range(0, 40, 2):
         story.at(second, log=line.format(n=10 + second) + "\n", processes=[process(read=0)])
     assert story.judge(final=True, box_s=40).verdict == "undecided"
+
+
+def test_the_first_access_line_of_our_own_check_is_no_progress() -> None:
+    story = Story().at(0, log=WEIGHTS, processes=[process(read=0)])
+    for second in range(10, 60, 10):
+        story.at(second, processes=[process(read=0)])
+    line = '[2031-06-03 12:00:01] INFO:     127.0.0.1:6 - "GET /health HTTP/1.1" 503 Service Unavailable\n'
+    assert story.at(60, log=line, processes=[process(read=0)]).judge(final=True, box_s=60).verdict == "undecided"
 
 
 def test_a_loader_that_starts_over_again_and_again_makes_no_progress() -> None:

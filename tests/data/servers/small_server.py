@@ -20,12 +20,12 @@ ARGS.add_argument("--fails", default="", help="exception text at the end of the 
 
 def say(text: str) -> None:
     """One log line in SGLang's form."""
-    print(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] {text}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] {text}\n")
 
 
 def rank(text: str) -> None:
     """One log line of rank 0."""
-    print(f"[{time.strftime('%Y-%m-%d %H:%M:%S')} TP0] {text}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"[{time.strftime('%Y-%m-%d %H:%M:%S')} TP0] {text}\n")
 
 
 def load(seconds: float) -> None:
@@ -34,12 +34,8 @@ def load(seconds: float) -> None:
     total = max(1, int(seconds * 10))
     for done in range(1, total + 1):
         time.sleep(0.1)
-        print(
-            f"\rLoading safetensors checkpoint shards: {100 * done // total:3d}% Completed | {done}/{total} [00:01<00:01,  9.9it/s]",
-            end="\n",
-            file=sys.stderr,
-            flush=True,
-        )
+        percent = 100 * done // total
+        sys.stderr.write(f"\rLoading safetensors checkpoint shards: {percent:3d}% Completed | {done}/{total} [00:01<00:01,  9.9it/s]\n")
     rank("Load weight end. type=Tiny, avail mem=0.50 GB")
 
 
