@@ -17,16 +17,15 @@ def test_acceptance_is_as_the_figures_say(feed: str) -> None:
     """Another torch or CPU rounds differently, and one token more or less moves a mean over some dozen verifies."""
     from runbook.lab.measure import acceptance
 
-    assert acceptance(WEIGHTS, feed)[0] == pytest.approx(FIGURES[feed], abs=0.15)
+    mean, worst_prompt = acceptance(WEIGHTS, feed)
+    assert mean == pytest.approx(FIGURES[feed], abs=0.15)
+    assert feed != "right" or worst_prompt > 4
 
 
 def test_the_right_feed_stands_apart_from_all_wrong_ones() -> None:
     """What a playbook's bound of 4 rests on."""
-    from runbook.lab.measure import acceptance
-
     assert FIGURES["right"] > 4.5 and FIGURES["bypass"] < 1.5
     assert max(value for feed, value in FIGURES.items() if feed != "right") < 4
-    assert acceptance(WEIGHTS, "right", prompts=8, tokens=64)[1] > 4, "on every single prompt"
 
 
 def test_a_cached_forward_equals_a_whole_one() -> None:
