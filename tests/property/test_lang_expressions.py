@@ -36,7 +36,7 @@ EXPRESSIONS = st.recursive(NAMES | LITERALS, grown_from(SHAPES), max_leaves=12)
 SOUP = st.text(st.sampled_from("ab.01 '\"()[]{},:=<>!+-*/%#\\\n$&|@~?_é\0for in if else lambda"), max_size=40)
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(EXPRESSIONS)
 def test_an_evaluation_ends_in_exactly_one_way(source):
     parsed = parse(source)
@@ -49,7 +49,7 @@ def test_an_evaluation_ends_in_exactly_one_way(source):
     assert all(isinstance(part.source, str) and isinstance(part.value_text, str) for part in result.parts)
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(SOUP | st.text(max_size=30))
 def test_no_source_raises(source):
     parsed = parse(source)
@@ -110,7 +110,7 @@ PYTHON_SHAPES = [
 ]
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(st.recursive(ATOMS, grown_from(PYTHON_SHAPES), max_leaves=8))
 def test_where_there_is_an_answer_it_is_pythons(source):
     """The language refuses more than Python does, and never answers otherwise."""

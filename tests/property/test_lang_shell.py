@@ -30,7 +30,7 @@ def test_a_number_is_one_word(number):
     assert len(shlex.split(found.value)) == 2
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(SHELLISH, SHELLISH)
 def test_every_expression_is_filled_as_one_word_or_reported(before, after):
     """Where the text is plain for `shlex` too, the value arrives whole between its neighbours."""
