@@ -4,8 +4,8 @@
                               │ end of file, no hello in time                └─ close ──> closed
                               └──> NoPython
 
-One thread reads; callers wait for their own exchange. The bundle and the first request may travel before the helper runs, so a
-connection costs no round trip beyond its first answer.
+One thread reads; callers wait for their own exchange. The bundle is sent without waiting for anything, so a start costs one round
+trip, as each call does.
 """
 
 from __future__ import annotations

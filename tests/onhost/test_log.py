@@ -151,3 +151,14 @@ def test_a_log_that_was_truncated_in_place_is_a_gap(log: Log) -> None:
     assert lines == ["b"] and "was cut from" in gap
     lines, gap = log.lines([begin[0], 0], begin)
     assert lines == ["b"] and "was cut from" in gap
+
+
+def test_a_log_that_was_truncated_and_grew_past_the_mark_again_is_a_gap(log: Log) -> None:
+    log.add("before", "a long line that will be lost")
+    begin = log.mark()
+    log.path.write_text("")
+    log.add("b")
+    end = log.mark()
+    log.add("after the window, and longer than all that was there before")
+    lines, gap = log.lines(begin, end)
+    assert lines == ["b"] and "written again inside the window" in gap

@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,17 @@ def test_capture_keeps_head_and_tail_exactly(chunks: list[bytes], keep: int) -> 
     kept, dropped = capture.result()
     assert dropped == max(0, len(whole) - 5 * keep)
     assert kept == (whole if not dropped else whole[:keep] + (whole[-4 * keep :] if keep else b""))
+
+
+def test_capture_of_much_output_costs_little_memory() -> None:
+    capture = Capture(1000)
+    chunk = bytes(65536)
+    tracemalloc.start()
+    for _ in range(200):
+        capture.add(chunk)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1_000_000 and capture.result()[1] == 200 * 65536 - 5000
 
 
 @settings(max_examples=40)
