@@ -26,6 +26,7 @@ from typing import Any, Protocol
 import msgspec
 
 from runbook.model.sample import GpuSample, ListenerSample, Sample
+from runbook.model.units import Rung
 
 
 class HostError(Exception):
@@ -497,7 +498,7 @@ class Host:
             if on_output is not None:
                 on_output(data["stream"], blob)
 
-        grace = 15.0 + sum(float(rung.split()[1].rstrip("s")) for rung in ladder)
+        grace = 15.0 + sum(Rung.parse(rung).wait_s for rung in ladder)
         reply = self.call(
             "run",
             argv=list(argv),

@@ -8,8 +8,9 @@ from typing import Dict, List, NamedTuple, Sequence
 from . import procs
 from .errors import OpError
 
-_RUNG = re.compile(r"(?:SIG)?([A-Z][A-Z0-9]*)\s+(\d+(?:\.\d+)?)(ms|s|m|h)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_RUNG = re.compile(r"(?:SIG)?([A-Z][A-Z0-9]*)\s+((?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+)")
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class Rung(NamedTuple):
@@ -30,7 +31,8 @@ def _parse_rung(text: str) -> Rung:
     number = getattr(signal, "SIG" + found.group(1), None) if found else None
     if found is None or not isinstance(number, signal.Signals):
         raise OpError("bad_request", "`%s` is not a rung of a ladder" % text, "write a signal and a wait, as in `TERM 15s`")
-    return Rung(found.group(1), int(number), float(found.group(2)) * _SECONDS[found.group(3)])
+    wait_s = sum(float(count) * _SECONDS[unit] for count, unit in _PART.findall(found.group(2)))
+    return Rung(found.group(1), int(number), wait_s)
 
 
 def signal_name(number: int) -> str:

@@ -125,7 +125,7 @@ class TestRun:
         assert len(grandchildren) == 2 and all(is_gone(pid) for pid in grandchildren)
 
     def test_who_ignores_term_gets_the_next_rung(self, connected_host: Host) -> None:
-        done = connected_host.run(shell="trap '' TERM; sleep 60 & wait", timeout_s=0.2, ladder=("TERM 0.2s", "KILL 5s"))
+        done = connected_host.run(shell="trap '' TERM; sleep 60 & wait", timeout_s=0.2, ladder=("TERM 200ms", "KILL 5s"))
         assert done.timed_out and done.signal == "SIGKILL" and is_gone(done.pid)
 
     def test_who_outlives_the_ladder_is_named(self, connected_host: Host) -> None:

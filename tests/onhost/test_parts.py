@@ -63,9 +63,10 @@ def test_bytes_that_are_no_message_are_told_at_once() -> None:
 
 
 def test_rungs_have_a_signal_and_a_wait() -> None:
-    assert [(rung.name, rung.wait_s) for rung in parse_ladder(["SIGTERM 1m", "ABRT 200ms", "KILL 1.5s"])] == [
+    assert [(rung.name, rung.wait_s) for rung in parse_ladder(["SIGTERM 1m", "ABRT 200ms", "INT 1m30s", "KILL 1.5s"])] == [
         ("TERM", 60.0),
         ("ABRT", 0.2),
+        ("INT", 90.0),
         ("KILL", 1.5),
     ]
 
