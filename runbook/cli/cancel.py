@@ -59,7 +59,7 @@ def command(run: str, as_json: bool) -> int:
 
 def rebuild(header: RunStarted) -> Playbook:
     """The playbook as it ran, from the journal alone: its text, its variables, its targets."""
-    from runbook.cli.load import profile_names
+    from runbook.cli.sources import profile_names
     from runbook.playbook.build import load_playbook
     from runbook.steps import TABLE
 

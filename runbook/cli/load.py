@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
+from runbook.cli import sources
 from runbook.engine.redact import SHORTEST, looks_secret, too_short
 from runbook.lang.expressions import Parsed, find_expressions, parse
 from runbook.model.diagnostic import Diagnostic, Severity, Span
 from runbook.model.playbook import BlockNode, Node, Playbook, StepNode
 from runbook.model.profile import Profile
-from runbook.playbook.build import load_playbook
 from runbook.playbook.overrides import apply_overrides, read_overrides
 from runbook.playbook.profiles import load_profile
-from runbook.steps import TABLE
-
-PACKAGED_PROFILES = Path(__file__).resolve().parents[1] / "profiles"
 
 
 class Loaded(NamedTuple):
-    """A playbook ready to run, or diagnostics with errors. `sources` maps files to texts, for code frames."""
+    """A playbook ready to run, or diagnostics with errors."""
 
     playbook: Playbook | None
     overrides: dict[str, Any]
     secrets: dict[str, str]
     diagnostics: list[Diagnostic]
-    sources: dict[str, str]
 
     @property
     def ok(self) -> bool:
@@ -37,15 +32,10 @@ class Loaded(NamedTuple):
         return self.playbook is not None and not any(problem.severity is Severity.ERROR for problem in self.diagnostics)
 
 
-def load(file: str, roles: Sequence[str] = (), overrides: Sequence[str] = (), environ: Mapping[str, str] = os.environ) -> Loaded:
+def load(name: str, roles: Sequence[str] = (), overrides: Sequence[str] = (), environ: Mapping[str, str] = os.environ) -> Loaded:
     """Read and check a playbook with its command line. Raises click.UsageError only for a `-H` that is no `ROLE=TARGET`."""
-    try:
-        source = Path(file).read_bytes()
-    except OSError as problem:
-        hint = "`runbook list` shows the playbooks that can be run" if isinstance(problem, FileNotFoundError) else None
-        return Loaded(None, {}, {}, [Diagnostic(code="unreadable", summary=f"cannot read `{file}`: {problem.strerror}", hint=hint)], {})
-    values, found = read_overrides(overrides, lambda path: Path(path).read_bytes())
-    playbook, problems = load_playbook(source, file, table=TABLE, profiles=profile_names(), overrides=values, roles=read_roles(roles))
+    values, found = read_overrides(overrides, sources.read_bounded)
+    playbook, problems, _ = sources.load_with(name, values, sources.read_roles(roles))
     found += problems
     given: dict[str, Any] = {}
     secrets: dict[str, str] = {}
@@ -54,18 +44,7 @@ def load(file: str, roles: Sequence[str] = (), overrides: Sequence[str] = (), en
         given = apply_overrides(declared, values)[0]
         secrets, secret_problems = read_secrets(playbook, given, environ)
         found += secret_problems
-    return Loaded(playbook, given, secrets, found, {file: source.decode("utf-8", "replace")})
-
-
-def read_roles(options: Sequence[str]) -> dict[str, list[str]]:
-    """`-H ROLE=TARGET[,TARGET]`, repeated for more roles or more targets."""
-    roles: dict[str, list[str]] = {}
-    for option in options:
-        role, equals, targets = option.partition("=")
-        if not equals or not role or not targets:
-            raise click.UsageError(f"`-H {option}` is no ROLE=TARGET: write for example `-H gpu=big-box`")
-        roles.setdefault(role, []).extend(targets.split(","))
-    return roles
+    return Loaded(playbook, given, secrets, found)
 
 
 def read_secrets(playbook: Playbook, overrides: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[dict[str, str], list[Diagnostic]]:
@@ -132,20 +111,9 @@ def _texts(value: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], str
     return [text for key, item in items for text in _texts(item, (*path, str(key)))]
 
 
-def profile_folders() -> list[Path]:
-    """Where profiles lie; the user's own come first."""
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    return [config / "runbook" / "profiles", PACKAGED_PROFILES]
-
-
-def profile_names() -> list[str]:
-    """Names of all profiles."""
-    return sorted({path.stem for folder in profile_folders() if folder.is_dir() for path in folder.glob("*.yaml")})
-
-
 def read_profile(name: str) -> Profile:
     """A profile by name; a broken one is a usage error with its place."""
-    for folder in profile_folders():
+    for folder in sources.profile_folders():
         path = folder / f"{name}.yaml"
         if path.is_file():
             profile, problems = load_profile(path.read_bytes(), str(path))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from runbook.cli import load, store
+from runbook.cli import load, sources, store
 from runbook.model.clock import SystemClock
 from runbook.model.verdict import EXIT_CODES
 
@@ -66,4 +66,4 @@ def show_problems(loaded: load.Loaded) -> None:
     """All diagnostics on stderr."""
     from runbook.render.diagnostics import as_text
 
-    click.echo(as_text(loaded.diagnostics, loaded.sources), err=True, nl=False)
+    click.echo(as_text(loaded.diagnostics, sources.source_texts(loaded.diagnostics)), err=True, nl=False)

@@ -17,7 +17,7 @@ from runbook.model.playbook import BlockNode, Node
 from runbook.model.units import format_size
 from runbook.model.verdict import worst
 from runbook.steps.base import Launched
-from runbook.steps.kill import end, launch_processes, split, widen
+from runbook.steps.kill import end, launch_processes, split, tell_keeper, widen
 
 LADDER = ("TERM 15s", "KILL 10s")
 LOG_CAP = 64 * 2**20
@@ -99,6 +99,7 @@ def _stop_launch(runtime: Runtime, host: Host, debt: Owed) -> list[str]:
     seeds = launch_processes(table, state.pid, state.start, state.sid)
     targets, _ = split(widen(seeds, table, run), ())
     if targets:
+        tell_keeper(host, run, debt.step, targets)
         with runtime.action(debt.step, debt.host, "stop", {"pids": [target.pid for target in targets]}) as done:
             _, report = end(host, targets, LADDER, run, run)
             done(gone=len(report.gone), left=list(report.left))

@@ -41,6 +41,7 @@ class Execution:
         self._leave = leave
         self._interrupted_by: str | None = None
         self._cleaning = False
+        self._renewer = Renewer(runtime)
         self._began = runtime.clock.monotonic()
 
     def run(self) -> RunEnded | RunSuspended:
@@ -70,7 +71,7 @@ class Execution:
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
         try:
-            with Interrupts(self._first, self._again), Renewer(self._runtime):
+            with Interrupts(self._first, self._again), self._renewer:
                 yield
         finally:
             self._runtime.close()
@@ -87,6 +88,7 @@ class Execution:
     def _suspend(self, ending: Ending) -> RunSuspended | None:
         """Hand every host to its keeper. A host that cannot be told is a reason to clean up instead."""
         runtime = self._runtime
+        self._renewer.stop()
         expires = runtime.clock.now() + runtime.info.suspend_for_s
         kept = {debt.host for debt in runtime.state.owed.values() if debt.kind == "keeper"}
         try:

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
-import msgspec.inspect
 
 from runbook.engine.runtime import Runtime
 from runbook.engine.scope import steps_scope
-from runbook.lang.expressions import Evaluation, ParseProblem, Problem, Templated, Unknown, parse, template
+from runbook.lang.expressions import Evaluation, ParseProblem, Templated, parse, template
 from runbook.lang.expressions import evaluate as evaluate_parsed
-from runbook.lang.shell_text import render_shell
 from runbook.model.playbook import Retry, StepNode, Target
 from runbook.model.units import Duration, UnitError, dec_hook
 from runbook.playbook.convert import StepProblem, to_step
-from runbook.playbook.shape import Shape
+from runbook.playbook.fill import fill
+from runbook.playbook.shape import type_of
+from runbook.playbook.vars import Vars
 from runbook.steps.base import Step, StepResult
 
 NO_TARGET = Target(target="")
-UNTEMPLATED = frozenset({"expression", "python", "regex"})
-"""Kinds of text that `${{ }}` does not reach: expressions and the server's Python are evaluated elsewhere."""
 
 
 class Place(NamedTuple):
@@ -68,41 +65,12 @@ def scope(runtime: Runtime, place: Place) -> dict[str, Any]:
         "__env__": runtime.environ,
     }
     layers = (runtime.playbook.vars, place.target.vars, *place.layers, state.vars_set, runtime.options.overrides)
-    names["vars"] = Vars({key: value for layer in layers for key, value in layer.items()}, names)
+    names["vars"] = Vars(layers, names)
     return names
 
 
 def _host(target: Target, index: int) -> dict[str, Any]:
     return {"name": target.target, "address": target.target.rpartition("@")[2], "index": index}
-
-
-class Vars(Mapping[str, Any]):
-    """Variables that may use variables: each is templated when it is first asked for. Cycles were found by the static checks."""
-
-    def __init__(self, raw: Mapping[str, Any], names: Mapping[str, Any]) -> None:
-        self._raw = raw
-        self._names = names
-        self._done: dict[str, Any] = {}
-        self._open: set[str] = set()
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._done:
-            raw = self._raw[name]
-            if name in self._open:
-                return Unknown(f"vars.{name} needs itself")
-            self._open.add(name)
-            answer = template(raw, {**self._names, "vars": self})
-            self._open.discard(name)
-            if any(not problem.unknown for problem in answer.problems):
-                raise Problem(f"vars.{name}: {_problem(answer)}")
-            self._done[name] = Unknown(f"vars.{name}: {_problem(answer)}") if answer.problems else answer.value
-        return self._done[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._raw)
-
-    def __len__(self) -> int:
-        return len(self._raw)
 
 
 def evaluate(runtime: Runtime, source: str, place: Place) -> Evaluation:
@@ -171,7 +139,7 @@ def retry(runtime: Runtime, node: StepNode, place: Place) -> Retry | None:
 
 def build(runtime: Runtime, node: StepNode, place: Place) -> Step | StepResult:
     """The step with its expressions filled in, or the result that ends it when they cannot be."""
-    answer = fill(runtime.table[node.type], node.body, lambda: scope(runtime, place))
+    answer = _filled(runtime, node, place)
     if answer.problems:
         unknown = any(problem.unknown for problem in answer.problems)
         return StepResult(verdict="undecided" if unknown else "failed", reason=_problem(answer))
@@ -183,42 +151,14 @@ def build(runtime: Runtime, node: StepNode, place: Place) -> Step | StepResult:
 
 def template_body(runtime: Runtime, node: StepNode, place: Place) -> dict[str, Any]:
     """A step's body with its expressions filled in as far as they are known now."""
-    return dict(fill(runtime.table[node.type], node.body, lambda: scope(runtime, place.inside(node.common.vars))).value)
+    return {**_filled(runtime, node, place.inside(node.common.vars)).value, "id": node.id}
 
 
-def fill(step: type[Step], body: dict[str, Any], scope_of: Callable[[], Mapping[str, Any]]) -> Templated:
-    """Template each text of a body by its kind: shell text is quoted, expressions and the server's Python stay as they are.
-
-    The scope is built only when there is something to fill in: most steps have nothing.
-    """
+def _filled(runtime: Runtime, node: StepNode, place: Place) -> Templated:
+    step = runtime.table[node.type]
     if step.FREE:
-        return template(body, scope_of())
-    leaves = [leaf for leaf in Shape().visit(_type(step), body).leaves if "${{" in leaf.text and leaf.extra.get("kind") not in UNTEMPLATED]
-    if not leaves:
-        return Templated(value=body, problems=())
-    names = scope_of()
-    value: Any = body
-    problems: list[Any] = []
-    for leaf in leaves:
-        kind = leaf.extra.get("kind", "")
-        answer = render_shell(leaf.text, names) if kind == "shell" else template(leaf.text, names)
-        problems += [problem._replace(path=leaf.path) for problem in answer.problems]
-        value = _replaced(value, leaf.path, answer.value)
-    return Templated(value=value, problems=tuple(problems))
-
-
-@functools.cache
-def _type(step: type[Step]) -> Any:
-    return msgspec.inspect.type_info(step)
-
-
-def _replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
-    """A copy of nested data with one place changed."""
-    if not path:
-        return new
-    copy: Any = dict(value) if isinstance(value, dict) else list(value)
-    copy[path[0]] = _replaced(copy[path[0]], path[1:], new)
-    return copy
+        return template(node.body, scope(runtime, place))
+    return fill(type_of(step), node.body, lambda: scope(runtime, place))
 
 
 def _problem(answer: Templated) -> str:

@@ -23,8 +23,13 @@ class Renewer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Renew no more; a renewal after a suspension would end it."""
         self._stop.set()
-        self._thread.join(timeout=5.0)
+        if self._thread.is_alive():
+            self._thread.join()
 
     def _interval_s(self) -> float:
         timers = [self._runtime.info.suspend_for_s, *(patch.record.undo_after_s for patch in self._runtime.state.patches.values())]

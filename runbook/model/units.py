@@ -17,6 +17,8 @@ _BYTES = {
     "GiB": 2**30,
     "TiB": 2**40,
 }
+LONGEST = 40
+"""Characters; no real duration or size is longer, and a number of hundreds of digits would overflow."""
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
 _RUNG = re.compile(r"(?:SIG)?([A-Z][A-Z0-9]*)\s+(\S+)")
@@ -54,8 +56,8 @@ class Duration(float):
                 break
             total += float(part[1]) * _SECONDS[part[2]]
             position = part.end()
-        if not text or position != len(text):
-            raise UnitError(f"`{text}` is not a duration", "units are ms, s, m, h, d, as in `1h30m` or `1.5s`")
+        if not text or position != len(text) or len(text) > LONGEST:
+            raise UnitError(f"`{text[:LONGEST]}` is not a duration", "units are ms, s, m, h, d, as in `1h30m` or `1.5s`")
         return cls(total)
 
     def __str__(self) -> str:
@@ -77,8 +79,8 @@ class Size(int):
         if not isinstance(value, str) or re.fullmatch(r"\d+(\.\d+)?", value.strip()):
             raise UnitError(f"the size `{value}` has no unit", f"write `{value}B` for bytes or `{value}GiB`")
         found = _SIZE.fullmatch(value.strip())
-        if found is None or found[2] not in _BYTES:
-            raise UnitError(f"`{value}` is not a size", "units are B, KiB, MiB, GiB, TiB, kB, MB, GB, TB")
+        if found is None or found[2] not in _BYTES or len(value) > LONGEST:
+            raise UnitError(f"`{value[:LONGEST]}` is not a size", "units are B, KiB, MiB, GiB, TiB, kB, MB, GB, TB")
         return cls(int(float(found[1]) * _BYTES[found[2]]))
 
     def __str__(self) -> str:
@@ -140,9 +142,9 @@ UNIT_TYPES = (Duration, Size, Rung, Rate)
 
 
 def enc_hook(value: object) -> str:
-    """msgspec's hook: exact text that `dec_hook` reads back."""
+    """msgspec's hook: text that `dec_hook` reads back, durations to the nanosecond."""
     if isinstance(value, Duration):
-        return f"{float(value)!r}s"
+        return f"{float(value):.9f}s"
     if isinstance(value, Size):
         return f"{int(value)}B"
     raise NotImplementedError(type(value))

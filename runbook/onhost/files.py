@@ -11,12 +11,15 @@ from .errors import OpError, from_os_error
 
 
 def state_dir(environ: Optional[dict] = None) -> str:
-    """Where our files lie on this host: $XDG_STATE_HOME/runbook, else ~/.local/state/runbook. Not created here."""
+    """Where our files lie on this host: $XDG_STATE_HOME/runbook-host, else ~/.local/state/runbook-host. Not created here.
+
+    Not `runbook`: there a controller keeps its transcripts, and a host may be its own controller.
+    """
     env = os.environ if environ is None else environ
     base = env.get("XDG_STATE_HOME") or ""
     if not os.path.isabs(base):
         base = os.path.join(os.path.expanduser("~"), ".local", "state")
-    return os.path.join(base, "runbook")
+    return os.path.join(base, "runbook-host")
 
 
 def make_private(path: str) -> str:

@@ -9,14 +9,13 @@ from typing import Any
 import msgspec
 
 from runbook.lang.expressions import Unknown, template
-from runbook.lang.shell_text import render_shell
 from runbook.model.playbook import BlockNode, Common, Node, Playbook, StepNode, Target
 from runbook.playbook.convert import dec_hook
-from runbook.playbook.shape import Leaf, Shape, type_of
+from runbook.playbook.fill import fill
+from runbook.playbook.shape import type_of
 from runbook.playbook.vars import Vars
 
 LATER = Unknown("known only when it runs")
-NEVER_FILLED = frozenset({"expression", "python"})
 NO_TARGET = Target(target="")
 LONGEST = 300
 
@@ -81,38 +80,13 @@ class Planner:
         later = dict.fromkeys(("steps", "secrets", "run", "item", "index"), LATER)
         names: dict[str, Any] = {**later, "host": host, "hosts": hosts}
         scope = {**names, "vars": Vars((self.playbook.vars, target.vars, *layers, self.overrides), names)}
-        body = fill(type_of(cls), node.body, scope)
+        body = template(node.body, scope).value if cls.FREE else fill(type_of(cls), node.body, lambda: scope).value
         try:
             step: Any = msgspec.convert(body, cls, dec_hook=dec_hook)
         except msgspec.ValidationError:
             # A value outside of text is still an expression: the step cannot be built, but what is known can be shown.
             return [f"{key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}" for key, value in body.items()]
         return list(step.plan())
-
-
-def fill(type_: Any, body: dict[str, Any], scope: Mapping[str, Any]) -> dict[str, Any]:
-    """A body with every expression filled in that can be; the others stay as they were written."""
-    filled: Any = body
-    for leaf in Shape().visit(type_, body).leaves:
-        if "${{" in leaf.text and leaf.extra.get("kind") not in NEVER_FILLED:
-            filled = put(filled, leaf.path, _filled(leaf, scope))
-    return dict(filled)
-
-
-def _filled(leaf: Leaf, scope: Mapping[str, Any]) -> Any:
-    answer = template(leaf.text, scope)
-    if leaf.extra.get("kind") == "shell" and not (leaf.list_too and isinstance(answer.value, list)):
-        answer = render_shell(leaf.text, scope)
-    return leaf.text if answer.problems or isinstance(answer.value, Unknown) else answer.value
-
-
-def put(value: Any, path: Sequence[Any], new: Any) -> Any:
-    """A copy of nested data with one place changed."""
-    if not path:
-        return new
-    copy: Any = dict(value) if isinstance(value, dict) else list(value)
-    copy[path[0]] = put(copy[path[0]], path[1:], new)
-    return copy
 
 
 def _place(target: Target) -> str:

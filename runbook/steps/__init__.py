@@ -1,34 +1,51 @@
-"""The table of step types. A new one is one file beside this one and one line here."""
+"""The table of step types. A new one is one file beside this one and one line here.
 
-from runbook.steps.assert_ import Assert
-from runbook.steps.base import Step
-from runbook.steps.copy import Copy
-from runbook.steps.expect_probe import ExpectProbe
-from runbook.steps.fetch import Fetch
-from runbook.steps.grep import Grep
-from runbook.steps.kill import Kill
-from runbook.steps.launch import Launch
-from runbook.steps.patch import Patch
-from runbook.steps.request import Request
-from runbook.steps.restore import Restore
-from runbook.steps.run import Run
-from runbook.steps.set_ import Set
-from runbook.steps.wait_gpu_free import WaitGpuFree
-from runbook.steps.wait_healthy import WaitHealthy
+A type is imported when it is first asked for: checking a playbook loads the types that it uses.
+"""
 
-TABLE: dict[str, type[Step]] = {
-    "kill": Kill,
-    "wait_gpu_free": WaitGpuFree,
-    "patch": Patch,
-    "restore": Restore,
-    "launch": Launch,
-    "wait_healthy": WaitHealthy,
-    "request": Request,
-    "grep": Grep,
-    "expect_probe": ExpectProbe,
-    "assert": Assert,
-    "run": Run,
-    "copy": Copy,
-    "fetch": Fetch,
-    "set": Set,
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from runbook.steps.base import Step
+
+WHERE = {
+    "kill": "kill.Kill",
+    "wait_gpu_free": "wait_gpu_free.WaitGpuFree",
+    "patch": "patch.Patch",
+    "restore": "restore.Restore",
+    "launch": "launch.Launch",
+    "wait_healthy": "wait_healthy.WaitHealthy",
+    "request": "request.Request",
+    "grep": "grep.Grep",
+    "expect_probe": "expect_probe.ExpectProbe",
+    "assert": "assert_.Assert",
+    "run": "run.Run",
+    "copy": "copy.Copy",
+    "fetch": "fetch.Fetch",
+    "set": "set_.Set",
 }
+
+
+class Table(Mapping[str, "type[Step]"]):
+    """Step types by their key in a playbook."""
+
+    def __getitem__(self, name: str) -> type[Step]:
+        module, _, attribute = WHERE[name].partition(".")
+        found: type[Step] = getattr(import_module(f"runbook.steps.{module}"), attribute)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(WHERE)
+
+    def __len__(self) -> int:
+        return len(WHERE)
+
+    def __contains__(self, name: object) -> bool:
+        return name in WHERE
+
+
+TABLE = Table()

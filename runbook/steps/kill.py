@@ -107,6 +107,7 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return StepResult(
                 verdict="passed", reason=f"would end {len(targets)} processes", fields=_fields(targets, KillReport(), protected)
             )
+        tell_keeper(host, ctx.run.id, self.step, targets)
         with ctx.action("kill", targets=[_row(process) for process in targets], ladder=[str(rung) for rung in self.ladder]) as done:
             targets, report = end(host, targets, self.ladder, ctx.run.id, self._run(ctx))
             done(gone=len(report.gone), left=list(report.left))
@@ -172,6 +173,16 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ids = {process.id for process in seeds}
         named = [f"{p.pid} ({p.title}, user {p.user}): {p.protected}" for p in protected if p.id in ids]
         return "named exactly but protected: " + "; ".join(named) + "; nothing was signalled" if named else ""
+
+
+def tell_keeper(host: Host, run: str, step: str | None, targets: Sequence[Process]) -> None:
+    """Before a launch of ours is ended: else its keeper would record a signal that nobody accounts for."""
+    if step is None and not any(process.run == run for process in targets):
+        return
+    ids = {process.id for process in targets}
+    for state in host.keeper(run).launches:
+        if state.id == step or ProcessId(state.pid, state.start) in ids:
+            host.note_kill(run, state.id)
 
 
 def is_server(process: Process) -> bool:

@@ -31,7 +31,7 @@ class Lab:
 
     def host_files(self) -> list[str]:
         """Files of runs that are still on the host."""
-        folder = self.home / ".state" / "runbook"
+        folder = self.home / ".state"
         return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 

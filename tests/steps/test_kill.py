@@ -116,10 +116,10 @@ def test_check_mode_only_looks(local_host, tmp_path):
 
 def test_renamed_workers_of_a_profile_are_found_by_their_title(ctx):
     pytest.importorskip("setproctitle", reason="comes with the lab extra")
-    code = "import setproctitle, signal; setproctitle.setproctitle('engine::rank_TP0'); print('ready', flush=True); signal.pause()"
-    ctx.profiles["engine"] = Profile(profile="engine", processes=Processes(main=r"engine\.launch_server", workers=r"^engine::rank"))
+    code = "import setproctitle, signal; setproctitle.setproctitle('needle6c7d::rank_TP0'); print('ready', flush=True); signal.pause()"
+    ctx.profiles["engine"] = Profile(profile="engine", processes=Processes(main=r"needle6c7d\.launch_server", workers=r"^needle6c7d::rank"))
     with python(code) as child:
-        until(lambda: "engine::rank" in Path(f"/proc/{child.pid}/cmdline").read_text())
+        until(lambda: "needle6c7d::rank" in Path(f"/proc/{child.pid}/cmdline").read_text())
         result = ctx.do(Kill(match=Match(profile="engine"), ladder=LADDER))
         assert [row["pid"] for row in result.fields["gone"]] == [child.pid]
 

@@ -56,7 +56,7 @@ def test_a_503_while_it_warms_up_is_waited_through(serving: Serving, tmp_path: P
 
 
 def test_a_server_that_dies_of_an_exception_is_crashed_with_its_first_cause(serving: Serving) -> None:
-    result = serving.launch("--load", "0.1", "--fails", "hidden size is not a multiple of 3").do("up", WaitHealthy(server="server"))
+    result = serving.launch("--load", "1", "--fails", "hidden size is not a multiple of 3").do("up", WaitHealthy(server="server"))
     assert (result.verdict, result.kind) == ("crashed", "exception")
     assert "ValueError: hidden size is not a multiple of 3" in result.reason
     assert isinstance(result.fields["ready_after"], Unknown)
