@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,15 +17,15 @@ from tests.support.processes import is_gone, start_of
 
 
 @pytest.fixture
-def state(tmp_path):
-    return tmp_path / "runbook"
-
-
-@pytest.fixture
 def host(tmp_path):
     connected = connect_local(env={"XDG_STATE_HOME": str(tmp_path)})
     yield connected
     connected.close()
+
+
+@pytest.fixture
+def state(host):
+    return Path(host.facts.state_dir)
 
 
 @pytest.fixture

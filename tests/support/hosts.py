@@ -40,4 +40,7 @@ def _old_python(folder: Path) -> tuple[Host, Callable[[], None]]:
     return host, host.close
 
 
-KINDS: list[Any] = [pytest.param(_local, id="local"), pytest.param(_old_python, id="oldest python, behind a prefix")]
+KINDS: list[Any] = [
+    pytest.param(_local, id="local"),
+    pytest.param(_old_python, id="oldest python, behind a prefix", marks=pytest.mark.slow),
+]
