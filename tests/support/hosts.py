@@ -14,6 +14,9 @@ import pytest
 
 from runbook.hosts.base import Host
 from runbook.hosts.local import connect_local
+from runbook.model.clock import SystemClock
+from runbook.model.playbook import Target
+from tests.support.sshd import Sshd
 
 Opener = Callable[[Path], tuple[Host, Callable[[], None]]]
 """Given a folder: a connected host, and what ends everything that was started for it."""
@@ -40,7 +43,23 @@ def _old_python(folder: Path) -> tuple[Host, Callable[[], None]]:
     return host, host.close
 
 
+def _ssh(folder: Path) -> tuple[Host, Callable[[], None]]:
+    from runbook.hosts.connect import CONFIG_VARIABLE, connect
+
+    server = Sshd(folder).start()
+    # the other kinds use this process's interpreter too; the account's own python3 may be anything
+    box = Target(target="box", python=sys.executable)
+    host = connect(box, clock=SystemClock(), env={**os.environ, CONFIG_VARIABLE: str(server.client_config)}, cwd=folder)
+
+    def end() -> None:
+        host.close()
+        server.stop()
+
+    return host, end
+
+
 KINDS: list[Any] = [
     pytest.param(_local, id="local"),
     pytest.param(_old_python, id="oldest python, behind a prefix", marks=pytest.mark.slow),
+    pytest.param(_ssh, id="ssh", marks=pytest.mark.e2e),
 ]
