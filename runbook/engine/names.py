@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from runbook.engine.metrics import LastMetrics
 from runbook.engine.runtime import Runtime
 from runbook.engine.scope import steps_scope
 from runbook.lang.expressions import Evaluation, ParseProblem, Templated, parse, template
@@ -50,7 +51,7 @@ def scope(runtime: Runtime, place: Place) -> dict[str, Any]:
     state = runtime.state
     declared = {node.id: runtime.table[node.type].RESULTS for node in runtime.nodes.values()}
     names: dict[str, Any] = {
-        "steps": steps_scope(state, declared),
+        "steps": _with_metrics(runtime, steps_scope(state, declared)),
         "secrets": runtime.secrets,
         "item": place.item,
         "index": place.number,
@@ -67,6 +68,17 @@ def scope(runtime: Runtime, place: Place) -> dict[str, Any]:
     layers = (runtime.playbook.vars, place.target.vars, *place.layers, state.vars_set, runtime.options.overrides)
     names["vars"] = Vars(layers, names)
     return names
+
+
+def _with_metrics(runtime: Runtime, steps: dict[str, Any]) -> dict[str, Any]:
+    """Launches know their numbers only when asked: the last value at evaluation."""
+    connected = runtime.connected()
+    for (step, name), launched in runtime.state.launches.items():
+        record = steps.get(step, {})
+        if name in connected and record.get("status") == "passed" and launched.profile.metrics:
+            record["metrics"] = LastMetrics(connected[name], launched)
+            record["hosts"][name]["metrics"] = record["metrics"]
+    return steps
 
 
 def _host(target: Target, index: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from runbook.diagnose.thin import carry_log
 from runbook.hosts.base import Cancelled, CancelToken, Unreachable
 from runbook.model.clock import Clock
 from runbook.model.event import Event, Moved, PhaseReached, SampleTaken
@@ -40,7 +41,7 @@ class Waiter(Protocol):
 
 
 class Memory:
-    """Samples that `judge` sees: all of the last 120 s, and one every 30 s before. The same samples go to the journal."""
+    """Samples that `judge` sees: all of the last 120 s, and one every 30 s before; log lines of the others are carried on."""
 
     def __init__(self) -> None:
         self._old: list[Sample] = []
@@ -53,6 +54,8 @@ class Memory:
             oldest = self._recent.popleft()
             if not self._old or oldest.t - self._old[-1].t >= THIN_S:
                 self._old.append(oldest)
+            else:
+                self._recent[0] = carry_log(oldest, self._recent[0])
 
     def view(self) -> list[Sample]:
         """The samples, oldest first."""

@@ -81,7 +81,8 @@ class Size(int):
         found = _SIZE.fullmatch(value.strip())
         if found is None or found[2] not in _BYTES or len(value) > LONGEST:
             raise UnitError(f"`{value[:LONGEST]}` is not a size", "units are B, KiB, MiB, GiB, TiB, kB, MB, GB, TB")
-        return cls(int(float(found[1]) * _BYTES[found[2]]))
+        number = float(found[1]) if "." in found[1] else int(found[1])
+        return cls(int(number * _BYTES[found[2]]))
 
     def __str__(self) -> str:
         return format_size(self)

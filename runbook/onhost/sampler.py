@@ -108,6 +108,8 @@ def _listeners(ctx: Any, args: Dict[str, Any], ours: Set[int]) -> Outcome:
 
 def _gpus(ctx: Any) -> Outcome:
     report = gpus(ctx, {"limit_s": GPU_S}, b"")[0]
+    if report["missing"]:
+        return absent(report["blind"] or "there is no GPU tool on this host")
     if report["blind"]:
         return blind(report["blind"])
     return seen(report["gpus"]) if report["gpus"] else absent("the driver's tool lists no GPU")

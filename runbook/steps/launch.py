@@ -196,21 +196,22 @@ class Settling:
         self._launched = launched
         self._settle_s = settle_s
         self._since = ctx.clock.now()
+        self._log = {"path": launched.state.log, "inode": launched.state.log_inode, "offset": launched.state.log_offset}
 
     def look(self) -> Sample:
         """The process and what its log says so far."""
         state = self._launched.state
-        log = {"path": state.log, "inode": state.log_inode, "offset": state.log_offset}
-        return self._ctx.host.sample({"run": self._ctx.run.id, "server": state.id, "pid": state.pid, "start": state.start, "log": log})
+        sample = self._ctx.host.sample(
+            {"run": self._ctx.run.id, "server": state.id, "pid": state.pid, "start": state.start, "log": self._log}
+        )
+        if isinstance(sample.log, Seen):
+            self._log |= {"inode": sample.log.value.inode, "offset": sample.log.value.end}
+        return sample
 
     def judge(self, samples: Sequence[Sample], now: float, *, final: bool) -> Diagnosis | None:
         """Dead is crashed, with its first cause; alive for long enough is passed."""
-        question = Question(about="settle", since=self._since, box_s=self._settle_s, final=final or now - self._since >= self._settle_s)
-        if isinstance(samples[-1].exit, Seen) or not question.final:
-            return judge(samples, self._launched.profile, question, now)
-        return judge(samples, self._launched.profile, question, now) or Diagnosis(
-            verdict="passed", rule="settled", reason="alive", confidence="proven"
-        )
+        over = final or now - self._since >= self._settle_s
+        return judge(samples, self._launched.profile, Question(about="settle", since=self._since, box_s=self._settle_s, final=over), now)
 
     def moved(self, samples: Sequence[Sample]) -> tuple[str | None, str]:
         """Nothing to tell: it takes a second."""

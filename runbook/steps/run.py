@@ -25,7 +25,7 @@ class RunExpect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Run a shell script or a command on the host.
 
-    The script goes over stdin with `set -eu` and, where there is bash, `pipefail`. When the time box ends, the ladder runs on its
+    The script travels as data, never as an argument, and runs with `set -eu` and, where there is bash, `pipefail`. When the time box ends, the ladder runs on its
     process group and the step says whether it is gone. A background child that keeps the output open is a finding, not a wait.
     """
 
