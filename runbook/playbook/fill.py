@@ -19,6 +19,8 @@ def fill(type_: Any, body: dict[str, Any], scope_of: Callable[[], Mapping[str, A
     Shell text is quoted, except where one whole expression gives a list and the field takes a list: that needs no shell.
     `scope_of` is called only when there is something to fill in: most steps have nothing.
     """
+    if not _mentions_any(body):
+        return Templated(body, ())
     leaves = [leaf for leaf in Shape().visit(type_, body).leaves if "${{" in leaf.text and leaf.extra.get("kind") not in NEVER_FILLED]
     if not leaves:
         return Templated(body, ())
@@ -31,6 +33,14 @@ def fill(type_: Any, body: dict[str, Any], scope_of: Callable[[], Mapping[str, A
         if not answer.problems:
             filled = put(filled, leaf.path, answer.value)
     return Templated(filled, tuple(problems))
+
+
+def _mentions_any(value: Any) -> bool:
+    """A cheap look before the walk along the type."""
+    if isinstance(value, str):
+        return "${{" in value
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(_mentions_any(part) for part in parts)
 
 
 def _leaf(leaf: Leaf, scope: Mapping[str, Any]) -> Templated:
