@@ -96,6 +96,8 @@ def exit_code(argv: list[str]) -> int:
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as mistake:
+        if "--json" in argv:
+            click.echo(_as_json(mistake))
         mistake.show()
         return mistake.exit_code
     except (KeyboardInterrupt, click.Abort):
@@ -109,6 +111,16 @@ def exit_code(argv: list[str]) -> int:
 
         click.echo(report(bug, argv), err=True)
         return EXIT_BUG
+
+
+def _as_json(mistake: click.ClickException) -> str:
+    """A usage error in the form of every other answer with exit code 2: one object on stdout."""
+    import json
+
+    from runbook.model.diagnostic import Diagnostic
+    from runbook.render.diagnostics import as_object
+
+    return json.dumps(as_object([Diagnostic(code="usage", summary=mistake.format_message())]), ensure_ascii=False)
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ from typing import Any
 import click
 
 from runbook.cli import load
-from runbook.engine.journal import Journal, load_events
+from runbook.engine.journal import Journal, JournalError, load_events
 from runbook.engine.redact import Mask
 from runbook.engine.runtime import Options, Runtime
-from runbook.hosts.base import CancelToken, Host
+from runbook.hosts.base import CancelToken, ConnectFailed, Host
 from runbook.model.clock import Clock
 from runbook.model.playbook import Playbook, Target
 from runbook.model.verdict import EXIT_CODES
@@ -28,11 +28,15 @@ from runbook.steps import TABLE
 
 
 def runtime(playbook: Playbook, options: Options, secrets: Mapping[str, str], clock: Clock, *, first: int = 0) -> Runtime:
-    """A runtime over real hosts."""
+    """A runtime over real hosts. A folder that cannot be written is a usage error: nothing has run yet."""
+    try:
+        journal = Journal(Path(options.dir), clock, Mask(secrets), first=first)
+    except JournalError as problem:
+        raise click.UsageError(f"{problem}: name another folder with --out, or set XDG_STATE_HOME") from problem
     return Runtime(
         playbook=playbook,
         options=options,
-        journal=Journal(Path(options.dir), clock, Mask(secrets), first=first),
+        journal=journal,
         table=TABLE,
         profile=functools.cache(load.read_profile),
         connect=functools.partial(connect, clock),
@@ -43,11 +47,14 @@ def runtime(playbook: Playbook, options: Options, secrets: Mapping[str, str], cl
 
 
 def connect(clock: Clock, target: Target, cancel: CancelToken) -> Host:
-    """Connect to a target; the lab is started first when it is one."""
+    """Connect to a target; the lab is started first when it is one. Raises Unreachable."""
     if target.target == "lab":
-        from runbook.lab.control import ensure_up
+        from runbook.lab.control import LabError, ensure_up
 
-        ensure_up()
+        try:
+            ensure_up()
+        except LabError as problem:
+            raise ConnectFailed(problem.summary, problem.hint, stage="lab") from problem
     from runbook.hosts.connect import connect as connect_host
 
     return connect_host(target, clock=clock, cancel=cancel)

@@ -30,16 +30,19 @@ class JournalError(Exception):
 
 
 class Journal:
-    """Appends events and hands each, as written, to its followers. Thread safe."""
+    """Appends events and hands each, as written, to its followers. Thread safe. Raises JournalError when it cannot be opened."""
 
     def __init__(self, folder: Path, clock: Clock, mask: Mask, *, first: int = 0) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.mask = mask
         self._clock = clock
         self._next = first
         self._lock = threading.Lock()
-        self._file = os.open(folder / EVENTS, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(folder / EVENTS, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError as problem:
+            raise JournalError(f"cannot write {folder / EVENTS}: {problem.strerror}") from problem
         self._followers: list[Callable[[AnyEvent], None]] = []
         self._given_up = False
 

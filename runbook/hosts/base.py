@@ -39,7 +39,7 @@ class HostError(Exception):
 
 
 class Unreachable(HostError):
-    """`stage` is resolve, tcp, banner, key exchange, host key, auth, channel, helper or link."""
+    """`stage` is lab, resolve, tcp, banner, key exchange, host key, auth, channel, helper or link."""
 
     stage = "link"
 

@@ -24,7 +24,7 @@ FILE = "hosts.yaml"
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A host of hosts.yaml. `host` is an ssh alias or address; without it the name itself is one."""
+    """A host of hosts.yaml. `host` is an ssh alias or address, `local` or `lab`; without it the name itself is one."""
 
     host: str = ""
     user: str = ""
@@ -73,7 +73,7 @@ class Inventory:
     def place(self, target: Target) -> Place:
         """Where the target is; what the playbook says about it wins over hosts.yaml. Raises ResolveFailed."""
         entry = self.hosts.get(target.target, Entry())
-        kind = target.target if target.target in ("local", "lab") else "ssh"
+        kind = next((text for text in (target.target, entry.host) if text in ("local", "lab")), "ssh")
         return Place(
             name=target.target,
             kind=kind,

@@ -86,7 +86,10 @@ def _number(text: str, kind: type) -> Any:
 def _yaml(text: str, default: Any) -> Any:
     document, found = load(text.encode(), "-e")
     if document is None or found:
-        return _Misfit(found[0].summary if found else "this is not YAML", "write YAML, as in `[a, b]`")
+        return _Misfit(
+            found[0].summary if found else "this is not YAML",
+            "write YAML, as in " + ("`{a: 1}`" if isinstance(default, dict) else "`[a, b]`"),
+        )
     if isinstance(default, list) and not isinstance(document.data, list):
         return _Misfit("the default is a list", "write `[a, b]`")
     if isinstance(default, dict) and not isinstance(document.data, dict):

@@ -20,6 +20,7 @@ TARGET = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.\\+-]*@)?(?:\[[0-9A-Fa-f:.]+(?:
 """An inventory name, an ssh alias, or user@host[:port]; IPv6 addresses in brackets."""
 EVERYWHERE = "all"
 BUILT_IN = ("local", "lab")
+APART = "give each its own name in hosts.yaml: `hosts: {NAME: {host: ADDRESS, via: …}}`"
 FORM = "write `local`, `lab`, an ssh alias or `user@host:port`"
 
 
@@ -50,7 +51,23 @@ def read_hosts(problems: Problems, raw: Any, roles: Mapping[str, Sequence[str]])
             continue
         before = found[role][0] if len(found[role]) == 1 else None
         found[role] = tuple(_replaced(problems, before, text) for text in targets)
+    _check_distinct(problems, found)
     return found
+
+
+def _check_distinct(problems: Problems, roles: Mapping[str, Sequence[Target]]) -> None:
+    """A target's text is its name in the transcript and the key of its connection: one name, one way to get in."""
+    ways: dict[str, Target] = {}
+    for role, targets in roles.items():
+        texts = [target.target for target in targets]
+        for text in dict.fromkeys(texts):
+            if texts.count(text) > 1:
+                problems.add("duplicate-target", f"`{text}` stands {texts.count(text)} times in the role `{role}`", ("hosts", role), APART)
+        for target in targets:
+            first = ways.setdefault(target.target, target)
+            if (first.via, first.python, first.gpus) != (target.via, target.python, target.gpus):
+                summary = f"`{target.target}` is named with different `via`, `python` or `gpus`"
+                problems.add("ambiguous-target", summary, ("hosts", role), APART)
 
 
 def _target(problems: Problems, item: Any, path: Path) -> Target | None:
