@@ -7,6 +7,7 @@ import http.client
 import itertools
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -26,9 +27,12 @@ PYTHON = [sys.executable, "-m", "lab_engine.launch_server"]
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Below the ports that the kernel gives to outgoing connections: a server binds its port only seconds later."""
+    while True:
+        port = random.randrange(20000, 30000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Answer(NamedTuple):

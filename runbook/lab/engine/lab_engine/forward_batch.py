@@ -36,7 +36,7 @@ class KVCache:
         self.k[layer_id, begin:end] = k
         self.v[layer_id, begin:end] = v
         if self._window[1:3] != (begin, end):
-            first = max(0, begin - WINDOW + 4)
+            first = max(0, begin - WINDOW + 1)
             self._window = (first, begin, end, windowed(positions, torch.arange(first, end)))
         first, *_, mask = self._window
         return attend(q, self.k[layer_id, first:end], self.v[layer_id, first:end], mask)
