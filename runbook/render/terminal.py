@@ -7,7 +7,6 @@ from typing import IO, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +16,7 @@ from runbook.render.lines import Lines, closing_lines
 from runbook.render.story import StepStory
 
 STYLES = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "unknown": ("?", "bold yellow"), "skipped": ("–", "dim")}
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 LONGEST_PART = 60
 """Longer values of an assertion's parts, whole lists of hits among them, stand in the transcript only."""
 LONGEST_REASON = 200
@@ -111,14 +111,14 @@ def running_line(step: StepStory, now: float) -> RenderableType:
     box = f" of {format_duration(start.box_s)}" if start.box_s is not None and start.box_s != float("inf") else ""
     moved = step.moved
     phase = f" {moved.phase}" if moved and moved.phase else ""
-    text = Text.assemble(
+    return Text.assemble(
+        f"{SPINNER[int(now * 8) % len(SPINNER)]} ",
         (f"{start.step}", "bold"),
         f"  {start.name}" if start.name else "",
         (phase, "cyan"),
         (f"  {format_duration(now - start.t)}{box}", "dim"),
         (f"  {moved.text}" if moved and moved.text else "", "cyan"),
     )
-    return Spinner("dots", text)
 
 
 def closing(event: RunEnded | RunSuspended) -> RenderableType:

@@ -7,7 +7,8 @@ import io
 import msgspec
 
 from runbook.model.event import AnyEvent, Moved, PhaseReached, RunEnded, StepEnded, StepStarted
-from runbook.render.terminal import Terminal
+from runbook.render.story import tell
+from runbook.render.terminal import Terminal, running_line
 from tests.render.test_summary import HEADER
 
 WIDE = [{"source": "steps.seen.hits", "value": "[" + "{hidden: 64}, " * 40 + "]"}, {"source": "h.hidden.shape[-1]", "value": "64"}]
@@ -56,6 +57,14 @@ def test_movement_is_for_the_running_rows_and_phases_stay():
         PhaseReached(step="up", server="server", phase="weights"), Moved(step="up", host="box", phase="weights", text="3/22", elapsed_s=1.0)
     )
     assert "up: phase weights" in text and "3/22" not in text
+
+
+def test_a_running_step_shows_time_box_phase_and_what_moves():
+    moved = Moved(step="up", host="box", phase="weights", text="3/22 shards", elapsed_s=1.0)
+    (step,) = tell([StepStarted(step="up", type="run", host="box", box_s=2700.0, t=100.0), moved]).running()
+    first, later = (str(running_line(step, now)) for now in (160.0, 160.2))
+    assert first[2:] == "up weights  1m of 45m  3/22 shards"
+    assert first[0] != later[0], "it turns"
 
 
 def test_targets_are_named_only_where_a_run_has_several():
