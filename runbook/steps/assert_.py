@@ -11,6 +11,12 @@ from runbook.model.fields import Expression
 from runbook.steps.base import Step, StepContext, StepResult
 
 
+SHORT = 40
+"""Characters of a value that a one-line reason may show; longer ones stand in the table of parts."""
+LONGEST = 200
+MOST_PARTS = 6
+
+
 class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One expression that must be true, and why that matters."""
 
@@ -60,7 +66,7 @@ class Assert(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def _judge(ctx: StepContext, claim: Claim) -> dict[str, Any]:
     answer = ctx.evaluate(claim.that)
     row: dict[str, Any] = {"that": " ".join(claim.that.split()), "because": claim.because, "note": ""}
-    row["parts"] = [{"source": part.source, "value": part.value_text} for part in answer.parts]
+    row["parts"] = [{"source": part.source, "value": _cut(part.value_text)} for part in answer.parts]
     if answer.problem is not None:
         return {**row, "outcome": "false", "note": answer.problem}
     if answer.unknown is not None:
@@ -70,9 +76,14 @@ def _judge(ctx: StepContext, claim: Claim) -> dict[str, Any]:
     return {**row, "outcome": "true" if answer.value else "false"}
 
 
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
 def _sentence(rows: list[dict[str, Any]]) -> str:
     row = rows[0]
-    why = row["note"] or ", ".join(f"{part['source']} = {part['value']}" for part in row["parts"][:6])
+    said = [part for part in row["parts"] if len(part["value"]) <= SHORT] or row["parts"]
+    why = row["note"] or ", ".join(f"{part['source']} = {part['value']}" for part in said[:MOST_PARTS])
     more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
     word = "does not hold" if row["outcome"] == "false" else "cannot be decided"
     return f"`{row['that']}` {word}: {why}{more}"
