@@ -10,7 +10,6 @@ from msgspec import Meta
 from runbook.model.fields import Expression
 from runbook.steps.base import Step, StepContext, StepResult
 
-
 SHORT = 40
 """Characters of a value that a one-line reason may show; longer ones stand in the table of parts."""
 LONGEST = 200

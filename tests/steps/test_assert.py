@@ -42,5 +42,5 @@ def test_a_false_claim_weighs_more_than_an_unknown_one(tmp_path):
 
 
 def test_a_claim_that_is_no_claim_is_said(tmp_path):
-    ended, _, _ = play(HEAD + "steps:\n- assert: vars.n + 1\n", tmp_path)
+    ended, _, _ = play(HEAD + "steps:\n- assert: vars.n\n", tmp_path)
     assert ended.verdict == "failed" and "not true or false" in ended.reason
