@@ -19,6 +19,7 @@ STYLES = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "unknown": 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 LONGEST_PART = 60
 """Longer values of an assertion's parts, whole lists of hits among them, stand in the transcript only."""
+MOST_PARTS = 4
 LONGEST_REASON = 200
 
 
@@ -96,9 +97,9 @@ def ended_line(event: StepEnded, label: str = "") -> RenderableType:
 def claim_lines(claim: dict[str, Any]) -> Iterator[Text]:
     """A claim that does not hold: itself, what it saw, why it matters."""
     yield Text.assemble((claim["that"], "bold"), (f"  {claim['note']}" if claim["note"] else "", ""))
-    seen = ", ".join(f"{part['source']} = {part['value']}" for part in claim["parts"] if len(part["value"]) <= LONGEST_PART)
-    if seen:
-        yield Text(seen, "yellow", no_wrap=True, overflow="ellipsis")
+    short = [f"{part['source']} = {part['value']}" for part in claim["parts"] if len(part["value"]) <= LONGEST_PART]
+    if short:
+        yield Text(", ".join([*short[:MOST_PARTS], *(["…"] if len(short) > MOST_PARTS else [])]), "yellow")
     if claim["because"]:
         yield Text(claim["because"], "dim")
 
