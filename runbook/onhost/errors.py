@@ -18,6 +18,13 @@ CODES = (
 )
 
 
+HINTS = {
+    "not_found": "check the path: it is one on the host",
+    "permission": "use an account that may, for example by `via: sudo -n`",
+}
+"""What to try next where an operation knows nothing better."""
+
+
 class OpError(Exception):
     """An operation failed in a way that its caller can act on. `hint` says what to try next, `data` is plain."""
 
@@ -39,4 +46,4 @@ def from_os_error(error: OSError, what: str) -> OpError:
         code = "exists"
     else:
         code = "failed"
-    return OpError(code, "%s: %s" % (what, error.strerror or error), data={"errno": error.errno})
+    return OpError(code, "%s: %s" % (what, error.strerror or error), HINTS.get(code, ""), {"errno": error.errno})

@@ -27,7 +27,9 @@ def make_private(path: str) -> str:
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
     except OSError as error:
-        raise from_os_error(error, "make the folder `%s`" % path) from error
+        failed = from_os_error(error, "make the folder `%s`" % path)
+        failed.hint = "set XDG_STATE_HOME there to a folder that this account can write, for example by `via: env XDG_STATE_HOME=…`"
+        raise failed from error
     return path
 
 
@@ -59,7 +61,7 @@ def atomic_write(path: str, data: bytes, mode: Optional[int] = None) -> None:
         raise from_os_error(error, what) from error
     if old is not None:
         if not stat.S_ISREG(old.st_mode):
-            raise OpError("unsupported", "%s: it is not a regular file" % what)
+            raise OpError("unsupported", "%s: it is not a regular file" % what, "name the file itself")
         if not os.access(target, os.W_OK):
             raise OpError("permission", "%s: the file is read-only for us" % what, "make it writable for this user, or use `via: sudo -n`")
         if mode is None:
@@ -121,7 +123,7 @@ def open_regular(path: str) -> int:
         raise from_os_error(error, what) from error
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise OpError("unsupported", "%s: it is not a regular file" % what)
+        raise OpError("unsupported", "%s: it is not a regular file" % what, "name the file itself")
     return fd
 
 

@@ -298,6 +298,8 @@ def _hint(type_: Any, value: Any) -> str | None:
             return f"drop the quotes: write `{value.strip()}`"
         close = suggestion(value, choices) if choices else None
         return close if close and close.startswith("did you mean") else None
+    if isinstance(value, float) and value.is_integer() and any(isinstance(part, mi.IntType) for part in parts):
+        return f"write `{int(value)}`: with a point or an exponent it is no whole number"
     if isinstance(value, (int, float)) and any(isinstance(part, mi.StrType) for part in parts):
         return f"quote it: `'{str(value).lower() if isinstance(value, bool) else value}'`"
     if not isinstance(value, (list, dict)) and any(isinstance(part, _LISTS) for part in parts) and value is not None:
