@@ -20,7 +20,7 @@ SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 LONGEST_PART = 60
 """Longer values of an assertion's parts, whole lists of hits among them, stand in the transcript only."""
 MOST_PARTS = 4
-LONGEST_REASON = 200
+LONGEST_REASON = 400
 
 
 class Terminal:
