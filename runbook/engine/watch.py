@@ -13,7 +13,7 @@ from runbook.model.clock import Clock
 from runbook.model.event import Event, Moved, PhaseReached, SampleTaken
 from runbook.model.sample import Absent, Sample, Seen
 from runbook.model.verdict import Diagnosis
-from runbook.steps.base import Goal
+from runbook.steps.base import Goal, TellsRanks
 
 KEEP_S = 120.0
 """The journal keeps all samples of this time before a verdict …"""
@@ -103,14 +103,16 @@ def _look(goal: Goal, waiter: Waiter) -> Sample:
 
 
 class _Speaker:
-    """Turns what a goal says of its movement into events: each new phase at once, movement at most every 10 s."""
+    """Turns what a goal says of its movement into events: each new phase, of a rank too, at once; movement at most every 10 s."""
 
     def __init__(self, waiter: Waiter) -> None:
         self._waiter = waiter
         self._phase: str | None = None
         self._last = float("-inf")
+        self._told = 0
 
     def speak(self, goal: Goal, view: list[Sample], elapsed_s: float) -> None:
+        self._tell_ranks(goal, view[-1].server)
         phase, text = goal.moved(view)
         now = self._waiter.clock.monotonic()
         if phase and phase != self._phase:
@@ -120,3 +122,12 @@ class _Speaker:
         self._phase, self._last = phase, now
         box = elapsed_s + max(0.0, self._waiter.remaining_s())
         self._waiter.emit(Moved(step=self._waiter.step, host=self._waiter.target, phase=phase, text=text, elapsed_s=elapsed_s, box_s=box))
+
+    def _tell_ranks(self, goal: Goal, server: str) -> None:
+        if not isinstance(goal, TellsRanks):
+            return
+        known = goal.rank_phases()
+        step = self._waiter.step
+        for t, phase, label, rank, ended in known[self._told :]:
+            self._waiter.emit(PhaseReached(t=t, step=step, server=server, phase=phase, label=label, rank=rank, ended=ended))
+        self._told = len(known)

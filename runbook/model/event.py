@@ -122,13 +122,23 @@ class SampleTaken(Event, frozen=True, kw_only=True, tag="sample"):
 
 
 class PhaseReached(Event, frozen=True, kw_only=True, tag="phase"):
-    """A server (or one rank of it) entered a phase."""
+    """A server (or one rank of it) entered a phase; with `ended` the rank left it and is in none until its next.
+
+    `label` is the rank's own name in the log ("DP0 TP1"); a phase of the server as a whole has neither label nor rank.
+    """
 
     step: str
     server: str
     phase: str
     rank: int | None = None
     line: str = ""
+    label: str = ""
+    ended: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is about the server as a whole, not about one of its ranks."""
+        return self.rank is None and not self.label
 
 
 class Moved(Event, frozen=True, kw_only=True, tag="moved"):

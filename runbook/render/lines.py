@@ -41,7 +41,7 @@ class Lines:
             case StepStarted():
                 return [f"> {event.step}{_title(event.name)}{_on(event.host)}{_attempt(event)}"]
             case PhaseReached():
-                return [f"  {event.step}: phase {event.phase}"]
+                return [f"  {event.step}: phase {event.phase}"] if event.whole else []
             case Moved():
                 return [f"  {event.step}: {moved_text(event)}"]
             case Found():

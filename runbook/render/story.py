@@ -34,6 +34,8 @@ class StepStory(msgspec.Struct, kw_only=True):
     end: StepEnded | None = None
     actions: list[tuple[ActionStarted, ActionEnded | None]] = []
     phases: list[PhaseReached] = []
+    ranks: list[PhaseReached] = []
+    """Phases that single ranks entered or left."""
     moved: Moved | None = None
 
 
@@ -122,7 +124,7 @@ class Story(msgspec.Struct, kw_only=True):
             case ActionEnded():
                 step.actions = [(start, event if start.id == event.id else end) for start, end in step.actions]
             case PhaseReached():
-                step.phases.append(event)
+                (step.phases if event.whole else step.ranks).append(event)
             case Moved():
                 step.moved = event
 

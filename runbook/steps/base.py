@@ -7,7 +7,7 @@ from the struct: the docstring is the first line of its page, each field carries
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -94,6 +94,25 @@ class Goal(Protocol):
 
     def moved(self, samples: Sequence[Sample]) -> tuple[str | None, str]:
         """(phase, what moved last) for people."""
+        ...
+
+
+class RankPhase(NamedTuple):
+    """A rank entered a phase or, with `ended`, left it. `t` is the controller time at which the mark was read; `label` as in the log."""
+
+    t: float
+    phase: str
+    label: str
+    rank: int | None
+    ended: bool = False
+
+
+@runtime_checkable
+class TellsRanks(Protocol):
+    """A goal that can tell the ranks of its server apart."""
+
+    def rank_phases(self) -> Sequence[RankPhase]:
+        """All so far, in the order in which they were read; the list only grows."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Union
 from urllib.parse import urlsplit
 
@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from runbook.diagnose.judge import judge, moved
 from runbook.diagnose.lines import TimedLine, log_lines, matcher
-from runbook.diagnose.phases import table, track
+from runbook.diagnose.phases import rank_number, table, track
 from runbook.hosts.base import CallTimeout, CancelToken, HttpAnswer, RemoteError
 from runbook.lang.expressions import Unknown
 from runbook.model.fields import LaunchRef, Regex
@@ -19,7 +19,7 @@ from runbook.model.profile import Profile
 from runbook.model.sample import Blind, CheckSample, Expectation, Question, Sample, Seen
 from runbook.model.units import Duration, UnitError, format_duration
 from runbook.model.verdict import Diagnosis
-from runbook.steps.base import Launched, Step, StepContext, StepResult
+from runbook.steps.base import Launched, RankPhase, Step, StepContext, StepResult
 from runbook.steps.identity import identify
 from runbook.steps.watching import Exchange, Watched, answer_check, bare_sample, base_url, plain
 
@@ -140,6 +140,7 @@ class Healthy:
         self._last: CheckSample | None = None
         self._good_at: float | None = None
         self._marks: list[TimedLine] = []
+        self._ranks: list[RankPhase] = []
 
     def look(self) -> Sample:
         """The check first: whoever listens when the port is looked at afterwards is who answered."""
@@ -150,6 +151,7 @@ class Healthy:
         sample = msgspec.structs.replace(self._watched.look(), t=self._ctx.clock.now(), check=check)
         read = log_lines([sample], matcher(self._profile))
         self._marks.extend(timed for timed in read if timed.line.begins or timed.line.ends or timed.line.ready)
+        self._ranks.extend(_rank_phases(read))
         return sample
 
     def judge(self, samples: Sequence[Sample], now: float, *, final: bool) -> Diagnosis | None:
@@ -159,6 +161,10 @@ class Healthy:
     def moved(self, samples: Sequence[Sample]) -> tuple[str | None, str]:
         """Phase, and what moved last."""
         return moved(samples, self._profile, self._question(False), samples[-1].t)
+
+    def rank_phases(self) -> Sequence[RankPhase]:
+        """Phases that each rank entered and left."""
+        return self._ranks
 
     def close(self) -> None:
         """End a check that is still under way."""
@@ -221,6 +227,15 @@ class Healthy:
 
     def _ask(self, cancel: CancelToken) -> HttpAnswer:
         return self._ctx.host.http.request("GET", self._url, timeout_s=self._timeout_s, cancel=cancel)
+
+
+def _rank_phases(lines: Sequence[TimedLine]) -> Iterator[RankPhase]:
+    """What the lines of ranks mark. Lines without a rank's name are the server's own, whose phases `moved` tells."""
+    for t, line in lines:
+        if line.rank:
+            number = rank_number(line.rank)
+            yield from (RankPhase(t, phase, line.rank, number, ended=True) for phase in line.ends)
+            yield from (RankPhase(t, phase, line.rank, number) for phase in line.begins)
 
 
 def _expectation(expect: ExpectHealthy) -> Expectation:

@@ -10,6 +10,7 @@ from runbook.hosts.base import Cancelled, CancelToken, LinkLost
 from runbook.model.event import Moved, PhaseReached, SampleTaken
 from runbook.model.sample import Absent, Sample, Seen
 from runbook.model.verdict import Diagnosis
+from runbook.steps.base import RankPhase
 
 
 class MovingClock:
@@ -139,3 +140,28 @@ def test_the_smallest_rest_of_all_boxes_counts_and_names_itself():
     assert nested(clock, outer, 60, "step").label == "playbook"
     assert nested(clock, outer, 5, "step").label == "step"
     assert nested(clock, outer, None, "step") == outer
+
+
+class RankGoal(Goal):
+    """Reads one more mark at each of its first looks."""
+
+    MARKS = (
+        RankPhase(1000.0, "weights", "TP0", 0),
+        RankPhase(1002.0, "weights", "DP0 TP1", None),
+        RankPhase(1004.0, "weights", "TP0", 0, ended=True),
+    )
+
+    def rank_phases(self):
+        return self.MARKS[: len(self.finals)]
+
+
+def test_what_each_rank_enters_and_leaves_is_written_once_with_the_time_it_was_read():
+    waiter = Waiter(MovingClock(), 600)
+    watch(RankGoal(answer_after=6), waiter)
+    told = [event for event in waiter.events if isinstance(event, PhaseReached)]
+    assert [(event.t, event.rank, event.label, event.ended) for event in told] == [
+        (1000.0, 0, "TP0", False),
+        (1002.0, None, "DP0 TP1", False),
+        (1004.0, 0, "TP0", True),
+    ]
+    assert not any(event.whole for event in told), "a rank's phase is not the server's"

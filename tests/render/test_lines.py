@@ -1,6 +1,6 @@
 """Plain lines: readable without colour, one for each thing that people care about, and never silent for long."""
 
-from runbook.model.event import Moved, RunEnded, RunSuspended, StepEnded, StepStarted
+from runbook.model.event import Moved, PhaseReached, RunEnded, RunSuspended, StepEnded, StepStarted
 from runbook.render.lines import Lines
 from tests.render.test_summary import HEADER
 
@@ -33,3 +33,9 @@ def test_the_end_says_verdict_exit_code_reason_what_is_left_and_what_to_do():
     )
     suspended = RunSuspended(verdict="slow", kind="on_track", exit_code=4, reason="why", step="up", expires=1.0, next=["runbook cancel r"])
     assert "SUSPENDED slow/on_track (exit 4): why" in "\n".join(Lines().lines(suspended))
+
+
+def test_phases_of_single_ranks_are_left_to_the_transcript():
+    lines = Lines()
+    assert lines.lines(PhaseReached(step="up", server="s", phase="weights")) == ["  up: phase weights"]
+    assert lines.lines(PhaseReached(step="up", server="s", phase="weights", rank=3, label="TP3")) == []
