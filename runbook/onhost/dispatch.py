@@ -38,6 +38,7 @@ OPS = {
         "launch_state",
     ),
     "modules": ("find_module",),
+    "ops_checkpoint": ("checkpoint", "parameters"),
     "undo": ("patch", "restore"),
     "sampler": ("sample",),
 }
@@ -235,6 +236,7 @@ def main(stream: Any, args: Dict[str, Any]) -> None:
     received = time.time()
     if not os.path.isdir("/proc/self"):
         sys.exit("/proc is not mounted: processes cannot be seen here")
+    files.stand_somewhere()
     out_fd = os.dup(1)
     os.dup2(2, 1)  # a stray print must not land between messages
     helper = Helper(stream, out_fd)
