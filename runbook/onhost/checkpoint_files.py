@@ -86,9 +86,8 @@ def _folder(path: str) -> Checkpoint:
     index_name = next((name for name in names if name.endswith(".safetensors.index.json" if shards else ".bin.index.json")), None)
     if index_name is None and not shards:
         index_name = next((name for name in names if name.endswith(".safetensors.index.json")), None)
-    faults = [Fault("unfinished", name, "looks like a download that has not ended") for name in names if name.endswith(_UNFINISHED)][
-        :_NAMED
-    ]
+    partial = [name for name in names if name.endswith(_UNFINISHED)][:_NAMED]
+    faults = [Fault("unfinished", name, "it looks like a download that has not ended") for name in partial]
     if shards and torch:
         faults.append(Fault("ignored", torch[0], "%d files of torch lie beside the safetensors files and were not read" % len(torch)))
     shards = shards or torch
@@ -139,7 +138,7 @@ def _twice(tensors: List[Tensor]) -> List[Fault]:
         if one.name in first and first[one.name] != one.file:
             twice.append((one.name, os.path.basename(first[one.name]), os.path.basename(one.file)))
         first.setdefault(one.name, one.file)
-    return [Fault("twice", pair[2], "%d keys are in two files, as `%s` in %s and %s" % ((len(twice),) + pair)) for pair in twice[:1]]
+    return [Fault("twice", pair[2], "%d keys are in two files, as `%s` in %s and %s" % (len(twice), *pair)) for pair in twice[:1]]
 
 
 def _index(path: str, index_name: str, tensors: List[Tensor], sizes: Dict[str, int], known: List[Fault]) -> List[Fault]:
@@ -157,9 +156,8 @@ def _index(path: str, index_name: str, tensors: List[Tensor], sizes: Dict[str, i
         found.append(Fault("missing", index_name, "it names %d files that are not there: %s" % (len(gone), ", ".join(gone[:_NAMED]))))
     more = sorted(set(sizes) - listed)
     if more:
-        found.append(
-            Fault("unlisted", index_name, "it does not name %s, which engines that follow it will not load" % ", ".join(more[:_NAMED]))
-        )
+        text = "it does not name %s: engines that follow it load nothing from there"
+        found.append(Fault("unlisted", index_name, text % ", ".join(more[:_NAMED])))
     broken = {one.file for one in known}
     real = {one.name: os.path.basename(one.file) for one in tensors}
     lost = [key for key, file in weight_map.items() if key not in real and file in sizes and file not in broken]
