@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -16,15 +17,25 @@ from lab_engine.speculative.eagle_worker import EagleWorker  # type: ignore[impo
 
 PROMPTS, TOKENS = 8, 64
 
-FEEDS: dict[str, tuple[list[int] | None, bool]] = {
-    "right": ([0, 2, 4], False),
-    "bypass": (None, False),
-    "zeros": ([0, 2, 4], True),
-    "swapped": ([4, 2, 0], False),
-    "off_by_one": ([1, 3, 5], False),
-    "last_three_times": ([5, 5, 5], False),
+
+class Feed(NamedTuple):
+    """What the draft is handed: the target layers whose outputs are captured (none: the plain final hidden states), or zeros; and
+    whether its vocabulary map is misread."""
+
+    layers: list[int] | None
+    blank: bool = False
+    d2t_as_ids: bool = False
+
+
+FEEDS = {
+    "right": Feed([0, 2, 4]),
+    "bypass": Feed(None),
+    "zeros": Feed([0, 2, 4], blank=True),
+    "swapped": Feed([4, 2, 0]),
+    "off_by_one": Feed([1, 3, 5]),
+    "last_three_times": Feed([5, 5, 5]),
+    "d2t_as_ids": Feed([0, 2, 4], d2t_as_ids=True),
 }
-"""What the draft is handed: the target layers whose outputs are captured (none: the plain final hidden states), or zeros."""
 
 
 def measure(weights: Path, prompts: int = PROMPTS, tokens: int = TOKENS) -> dict[str, float]:
@@ -33,10 +44,10 @@ def measure(weights: Path, prompts: int = PROMPTS, tokens: int = TOKENS) -> dict
 
 
 @torch.no_grad()
-def acceptance(weights: Path, feed: str, prompts: int = PROMPTS, tokens: int = TOKENS) -> tuple[float, float]:
-    """(mean over all verifies, worst prompt) for one way of feeding."""
+def acceptance(weights: Path, feed: str, prompts: int = PROMPTS, tokens: int = TOKENS, draft: Path | None = None) -> tuple[float, float]:
+    """(mean over all verifies, worst prompt) for one way of feeding; `draft`: a folder other than the shipped one."""
     torch.set_num_threads(1)  # matrices this small only lose by being shared out
-    worker = _worker(weights, *FEEDS[feed])
+    worker = _worker(weights, draft or weights / "tiny-eagle3", FEEDS[feed])
     generator = torch.Generator().manual_seed(7)
     verifies, made, worst = 0, 0, 5.0
     for _ in range(prompts):
@@ -58,11 +69,12 @@ def load_target(weights: Path) -> LlamaForCausalLM:
     return target
 
 
-def _worker(weights: Path, layers: list[int] | None, blank: bool) -> EagleWorker:
+def _worker(weights: Path, folder: Path, feed: Feed) -> EagleWorker:
     target = load_target(weights)
-    draft = loader.build(LlamaForCausalLMEagle3, loader.config_of(weights / "tiny-eagle3"))
-    loader.load(draft, weights / "tiny-eagle3")
+    torch.manual_seed(0)  # what a checkpoint does not fill stays as it was drawn
+    draft = loader.build(LlamaForCausalLMEagle3, loader.config_of(folder))
+    loader.load(draft, folder)
     draft.set_embed(target.model.embed_tokens.weight)
-    if layers is not None:
-        target.set_eagle3_layers_to_capture(layers)
-    return EagleWorker(target, draft, num_steps=4, blank=blank)
+    if feed.layers is not None:
+        target.set_eagle3_layers_to_capture(feed.layers)
+    return EagleWorker(target, draft, num_steps=4, blank=feed.blank, d2t_as_ids=feed.d2t_as_ids)

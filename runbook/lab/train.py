@@ -4,7 +4,8 @@
 
 The language is an order-2 Markov chain over 64 symbols. The target learns the language; the draft learns what the target
 would say, from three of its layers, by training-time test: each draft step after the first sees the draft's own hidden
-state, as it will when serving. One thread, fixed seeds: the same torch build on the same kind of CPU gives the same weights.
+state, as it will when serving. Last, its head is cut to the symbols that the target writes most. One thread, fixed seeds:
+the same torch build on the same kind of CPU gives the same weights.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import torch
 import torch.nn.functional as F
 
 from runbook.lab.sources import import_engine
+from runbook.lab.vocabulary import cut_head
 
 import_engine()
 from lab_engine.forward_batch import EagleDraftInput, ForwardBatch, ForwardMode  # type: ignore[import-not-found]  # noqa: E402
@@ -40,7 +42,8 @@ DRAFT: dict[str, Any] = {
     "num_hidden_layers": 1,
     "num_attention_heads": 4,
     "vocab_size": 64,
-    "eagle_aux_hidden_state_layer_ids": [0, 2, 4],
+    "draft_vocab_size": 64,
+    "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 2, 4], "use_aux_hidden_state": True},
 }
 BATCH, LENGTH, CHAIN = 64, 32, 4
 SHARDS = 4
@@ -124,7 +127,7 @@ def train_draft(language: Language, target: LlamaForCausalLM, steps: int) -> Lla
     """Position t sees the target's hidden states of t and the symbol t+1, and predicts what the target says for t+2."""
     torch.manual_seed(DRAFT_SEED)
     generator = torch.Generator().manual_seed(DRAFT_SEED)
-    target.set_eagle3_layers_to_capture(DRAFT["eagle_aux_hidden_state_layer_ids"])
+    target.set_eagle3_layers_to_capture(DRAFT["eagle_config"]["eagle_aux_hidden_state_layer_ids"])
     draft = LlamaForCausalLMEagle3(DRAFT)
     draft.set_embed(target.model.embed_tokens.weight)
     optimizer, schedule = _optimizer(draft, steps)
@@ -145,11 +148,11 @@ def train_draft(language: Language, target: LlamaForCausalLM, steps: int) -> Lla
 
 
 def save(out: Path, target: LlamaForCausalLM, draft: LlamaForCausalLMEagle3) -> None:
-    """Both models as fp16 safetensors with their configurations; the draft without the embedding, which is the target's."""
+    """Both models as safetensors with their configurations, weights in fp16; the draft without the embedding, which is the target's."""
     parts = target.state_dict()
     shards = [{n: v for n, v in parts.items() if _shard(n) == i} for i in range(SHARDS)]
     _save(out / "tiny", TARGET, shards)
-    _save(out / "tiny-eagle3", DRAFT, [{n: v for n, v in draft.state_dict().items() if n != "model.embed_tokens.weight"}])
+    _save(out / "tiny-eagle3", draft.config, [{n: v for n, v in draft.state_dict().items() if n != "model.embed_tokens.weight"}])
 
 
 def _shard(name: str) -> int:
@@ -170,8 +173,9 @@ def _safetensors(tensors: dict[str, torch.Tensor]) -> bytes:
     header: dict[str, Any] = {}
     data = b""
     for name, value in tensors.items():
-        raw = bytes(value.half().contiguous().view(torch.uint8).flatten().tolist())
-        header[name] = {"dtype": "F16", "shape": list(value.shape), "data_offsets": [len(data), len(data) + len(raw)]}
+        kind, stored = ("F16", value.half()) if value.is_floating_point() else ("I64", value)
+        raw = bytes(stored.contiguous().view(torch.uint8).flatten().tolist())
+        header[name] = {"dtype": kind, "shape": list(value.shape), "data_offsets": [len(data), len(data) + len(raw)]}
         data += raw
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
@@ -207,7 +211,7 @@ def main() -> int:
     begin = time.process_time()
     language = Language(TARGET["vocab_size"], LANGUAGE_SEED)
     target = train_target(language, args.target_steps)
-    draft = train_draft(language, target, args.draft_steps)
+    draft = cut_head(target, train_draft(language, target, args.draft_steps))
     save(args.out, target, draft)
     seconds = time.process_time() - begin
     from runbook.lab.measure import measure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ pytestmark = pytest.mark.slow
 FIGURES = json.loads((WEIGHTS / "figures.json").read_text())["acceptance_length"]
 
 
-@pytest.mark.parametrize("feed", ["right", "bypass", "off_by_one"])
+@pytest.mark.parametrize("feed", ["right", "bypass", "off_by_one", "d2t_as_ids"])
 def test_acceptance_is_as_the_figures_say(feed: str) -> None:
     """Another torch or CPU rounds differently, and one token more or less moves a mean over some dozen verifies."""
     from runbook.lab.measure import acceptance
@@ -26,6 +27,26 @@ def test_the_right_feed_stands_apart_from_all_wrong_ones() -> None:
     """What a playbook's bound of 4 rests on."""
     assert FIGURES["right"] > 4.5 and FIGURES["bypass"] < 1.5
     assert max(value for feed, value in FIGURES.items() if feed != "right") < 4
+
+
+@pytest.mark.parametrize(("cause", "feed"), [("key_prefix", "right"), ("use_aux", "bypass"), ("d2t_twice", "right")])
+def test_a_draft_with_a_fault_in_its_files_is_hardly_ever_accepted(cause: str, feed: str, tmp_path: Path) -> None:
+    """It loads without a word all the same. Most: 1.06, with a decoder layer that was never filled."""
+    from runbook.lab.measure import acceptance
+
+    from lab_engine import make_draft  # isort: skip
+
+    make_draft.make(WEIGHTS / "tiny-eagle3", tmp_path / cause, cause)
+    assert acceptance(WEIGHTS, feed, prompts=4, draft=tmp_path / cause)[0] < 1.2
+
+
+def test_a_draft_made_without_a_fault_would_be_the_shipped_one(tmp_path: Path) -> None:
+    """So what the faults above cost is theirs."""
+    from lab_engine import make_draft
+
+    make_draft.make(WEIGHTS / "tiny-eagle3", tmp_path / "same", "none")
+    shard = "model-00001-of-00001.safetensors"
+    assert make_draft.read(tmp_path / "same" / shard) == make_draft.read(WEIGHTS / "tiny-eagle3" / shard)
 
 
 def test_a_cached_forward_equals_a_whole_one() -> None:

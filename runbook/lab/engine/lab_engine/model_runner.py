@@ -53,16 +53,17 @@ class ModelRunner:
         return model
 
     def _speculative(self, target):
-        """The target is told to capture layers for EAGLE3 only. With EAGLE the draft gets the final hidden states, whatever it was
-        trained on."""
+        """The target is told to capture layers for EAGLE3 only, and only if the draft's configuration wants them. Else the draft gets
+        the final hidden states, whatever it was trained on."""
         args = self.args
         draft = self._load(LlamaForCausalLMEagle3, args.speculative_draft_model_path, "draft_load")
         draft.set_embed(target.model.embed_tokens.weight)
         blank = args.aux_layers == "zeros"
-        if args.speculative_algorithm == "EAGLE3":
+        wanted = draft.config["eagle_config"]
+        if args.speculative_algorithm == "EAGLE3" and wanted.get("use_aux_hidden_state", True):
             chosen = [int(i) for i in args.aux_layers.split(",")] if args.aux_layers and not blank else None
-            target.set_eagle3_layers_to_capture(chosen or draft.config["eagle_aux_hidden_state_layer_ids"])
-        return EagleWorker(target, draft, args.speculative_num_steps, blank)
+            target.set_eagle3_layers_to_capture(chosen or wanted["eagle_aux_hidden_state_layer_ids"])
+        return EagleWorker(target, draft, args.speculative_num_steps, blank, args.d2t_as == "ids")
 
     def _allocate(self, config):
         crash(self.args, "kv_cache")

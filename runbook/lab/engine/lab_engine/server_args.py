@@ -28,6 +28,7 @@ class ServerArgs:
     base_gpu_id: int
     dist_timeout: float
     aux_layers: str
+    d2t_as: str
     load_rate: int
     load_delay: float
     crash_at: str
@@ -58,6 +59,7 @@ def parse(argv):
     p.add_argument("--dist-timeout", type=float, default=1800.0, help="seconds until a collective gives up")
     faults = p.add_argument_group("faults")
     faults.add_argument("--aux-layers", default="", help="layers whose outputs the draft gets, as in 1,3,5 (right: 0,2,4), or `zeros`")
+    faults.add_argument("--d2t-as", choices=("offsets", "ids"), default="offsets", help="how the draft's vocabulary map is read")
     faults.add_argument("--load-rate", type=_size, default=0, help="read weights at so many bytes per second")
     faults.add_argument("--load-delay", type=float, default=0.0, help="seconds of silence before each shard")
     faults.add_argument("--crash-at", choices=PHASES, default="", help="raise an exception there")

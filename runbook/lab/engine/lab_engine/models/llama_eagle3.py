@@ -33,7 +33,7 @@ class LlamaModel(nn.Module):
         super().__init__()
         size = config["hidden_size"]
         self.embed_tokens = nn.Embedding(config["vocab_size"], size)
-        self.fc = nn.Linear(size * len(config["eagle_aux_hidden_state_layer_ids"]), size, bias=False)
+        self.fc = nn.Linear(size * len(config["eagle_config"]["eagle_aux_hidden_state_layer_ids"]), size, bias=False)
         self.midlayer = LlamaDecoderLayer(config)
         self.norm = RMSNorm(size)
 
@@ -54,7 +54,18 @@ class LlamaForCausalLMEagle3(nn.Module):
         super().__init__()
         self.config = config
         self.model = LlamaModel(config)
-        self.lm_head = nn.Linear(config["hidden_size"], config["vocab_size"], bias=False)
+        rows = config["draft_vocab_size"]
+        self.lm_head = nn.Linear(config["hidden_size"], rows, bias=False)
+        self.register_buffer("d2t", torch.zeros(rows, dtype=torch.int64))
+        self.hot_token_id = None
+
+    def get_hot_token_id(self, as_ids=False):
+        """The token that each row of the head stands for: its own number plus `d2t`, which holds offsets.
+
+        as_ids: take `d2t` for the tokens themselves, the mistake that the small numbers in it invite.
+        """
+        self.hot_token_id = self.d2t if as_ids else self.d2t + torch.arange(len(self.d2t))
+        return self.hot_token_id
 
     def set_embed(self, embed):
         """The draft has no embedding of its own: it uses the target's."""

@@ -58,12 +58,13 @@ class TargetWorker:
 class EagleWorker(TargetWorker):
     """Speculative decoding with a chain of `num_steps` drafted tokens.
 
-    blank: hand the draft zeros in place of hidden states.
+    blank: hand the draft zeros in place of hidden states. d2t_as_ids: see `get_hot_token_id`.
     """
 
-    def __init__(self, target, draft, num_steps, blank=False):
+    def __init__(self, target, draft, num_steps, blank=False, d2t_as_ids=False):
         super().__init__(target)
         self.draft = draft
+        self.hot_token_id = draft.get_hot_token_id(d2t_as_ids)
         self.num_steps = num_steps
         self.blank = blank
 
@@ -90,7 +91,7 @@ class EagleWorker(TargetWorker):
         token, hidden, drafted = sequence.proposal, sequence.draft_hidden, [sequence.proposal]
         for slot in range(len(sequence.ids) - 1, len(sequence.ids) - 2 + self.num_steps):
             out = self._draft(sequence, [token], slot, hidden, ForwardMode.DECODE)
-            token, hidden = int(out.next_token_logits[-1].argmax()), out.hidden_states
+            token, hidden = self._token(out), out.hidden_states
             drafted.append(token)
         return drafted
 
@@ -98,7 +99,11 @@ class EagleWorker(TargetWorker):
         """Fill the draft's cache from the target's hidden states and keep its first guess."""
         hidden = torch.zeros_like(out.hidden_states) if self.blank else out.hidden_states
         out = self._draft(sequence, tokens, start, hidden, mode)
-        sequence.proposal, sequence.draft_hidden = int(out.next_token_logits[-1].argmax()), out.hidden_states[-1:]
+        sequence.proposal, sequence.draft_hidden = self._token(out), out.hidden_states[-1:]
+
+    def _token(self, out):
+        """The draft's guess, as the target counts tokens."""
+        return int(self.hot_token_id[out.next_token_logits[-1].argmax()])
 
     def _draft(self, sequence, ids, start, hidden, mode):
         positions = torch.arange(start, start + len(ids))
