@@ -33,6 +33,15 @@ def make_private(path: str) -> str:
     return path
 
 
+def stand_somewhere() -> None:
+    """Leave a working directory that this account may not enter: `sudo -u` starts us in the home of who logged in."""
+    for find in (os.getcwd, lambda: os.path.expanduser("~"), lambda: "/"):
+        try:
+            return os.chdir(find())
+        except OSError:
+            continue  # removed, or behind a folder that may not be entered
+
+
 def sync_folder(path: str) -> None:
     """Make a rename or a removal in this folder outlast a power cut."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -15,7 +15,7 @@ import shlex
 import shutil
 import stat
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from . import bytecode
 from .errors import OpError
@@ -88,6 +88,15 @@ def _check_rights(path: str, status: os.stat_result) -> None:
         raise _denied(path, "its folder %s is not writable" % folder, "connect as the owner of the installation")
     if status.st_uid != os.geteuid() and os.geteuid() != 0:
         raise _denied(path, "it belongs to uid %d and would change its owner" % status.st_uid, "connect as its owner")
+    if os.geteuid() != 0 and status.st_gid not in _groups_of_new_files(folder):
+        why = "it belongs to group %d, which this account is not in, and would change its group" % status.st_gid
+        raise _denied(path, why, "`chgrp` it to a group of this account")
+
+
+def _groups_of_new_files(folder: str) -> Set[int]:
+    """The groups that a file which we make in this folder can have."""
+    status = os.stat(folder)
+    return {os.getegid(), *os.getgroups(), *([status.st_gid] if status.st_mode & stat.S_ISGID else [])}
 
 
 def _refuse_other_run(state_dir: str, run: str, path: str) -> None:

@@ -10,6 +10,8 @@ import hashlib
 import json
 import os
 import re
+import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -336,26 +338,31 @@ def open_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def another(account: str) -> str:
-    """The prefix of a command that runs as an account which may write nothing of ours; our own, where we may become no other."""
-    return f"sudo -n -u {account} env" if os.geteuid() == 0 else "env"
+ROOT = os.geteuid() == 0
+SYSTEM_PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin:/bin") or sys.executable
 
 
 @pytest.mark.e2e
 @pytest.mark.parametrize(
-    ("home", "said"),
+    ("owner", "home", "said"),
     [
-        ("XDG_STATE_HOME={}/state", ["cannot patch", "model.py", "read-only"]),
-        ("HOME=/nonexistent XDG_STATE_HOME=", ["/nonexistent", "set XDG_STATE_HOME"]),
+        ("", "XDG_STATE_HOME={}/state", ["cannot patch", "model.py", "read-only"]),
+        ("theirs", "XDG_STATE_HOME={}/state", ["cannot patch", "model.py", "its group" if ROOT else "read-only"]),
+        ("", "HOME=/nonexistent XDG_STATE_HOME=", ["/nonexistent", "set XDG_STATE_HOME"]),
     ],
-    ids=["the file", "no state folder"],
+    ids=["the file", "its group", "no state folder"],
 )
-def test_a_target_file_that_another_account_may_not_write(box, other_user, open_folder, home, said):
-    model = open_folder / "theirs" / "model.py"
+def test_a_target_file_that_another_account_may_not_write(box, other_user, open_folder, owner, home, said):
+    """Where the tests may become no other account, theirs is the other one, and the file has no owner who may write."""
+    model = open_folder / "engine" / "model.py"
     model.parent.mkdir()
     model.write_text(MODEL)
-    model.chmod(0o644 if os.geteuid() == 0 else 0o444)
-    there = {"target": "local", "python": "/usr/bin/python3", "via": f"{another(other_user)} {home.format(open_folder)}"}
+    model.chmod(0o644 if ROOT else 0o444)
+    if owner and ROOT:
+        for path in (model, model.parent):
+            shutil.chown(path, other_user, 0)
+    become = f"sudo -n -u {other_user} env" if ROOT else "env"
+    there = {"target": "local", "python": SYSTEM_PYTHON, "via": f"{become} {home.format(open_folder)}"}
     clear(box.run({"patch": {"file": str(model), "replace": EDIT}}, host=there), 1, "failed", *said)
     assert model.read_text() == MODEL
     assert [path for path in open_folder.rglob("*") if path.is_file()] == [model]
