@@ -11,7 +11,7 @@ from runbook.engine import names
 from runbook.engine.boxes import NO_BOX
 from runbook.engine.runner import Ending, Runner
 from runbook.engine.runtime import Runtime
-from runbook.hosts.base import Host, HostError
+from runbook.hosts.base import Host, HostError, Unreachable
 from runbook.model.event import EvidenceSaved, Owed, Settled
 from runbook.model.playbook import BlockNode, Node
 from runbook.model.units import format_size
@@ -68,10 +68,19 @@ def _settle_all(runtime: Runtime) -> list[str]:
     newest_first = list(reversed(runtime.state.owed.values()))
     for debt in [*(d for d in newest_first if d.kind != "keeper"), *(d for d in newest_first if d.kind == "keeper")]:
         try:
-            left += _PAY[debt.kind](runtime, runtime.host(debt.host), debt)
+            left += _pay(runtime, debt)
         except HostError as problem:
             left.append(f"{debt.host}: {_what(runtime, debt)}: {problem.summary}")
     return left
+
+
+def _pay(runtime: Runtime, debt: Owed) -> list[str]:
+    """Pay one debt; over a fresh connection when the one that stands has died. Paying twice does no harm."""
+    try:
+        return _PAY[debt.kind](runtime, runtime.host(debt.host), debt)
+    except Unreachable:
+        runtime.drop(debt.host)
+        return _PAY[debt.kind](runtime, runtime.host(debt.host), debt)
 
 
 def _what(runtime: Runtime, debt: Owed) -> str:

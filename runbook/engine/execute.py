@@ -83,7 +83,8 @@ class Execution:
         self._runtime.cancel.set()
 
     def _again(self, name: str) -> None:
-        self._leave([f"{debt.host}: {debt.kind} of `{debt.step}`" for debt in self._runtime.state.owed.values()])
+        owed = list(self._runtime.state.owed.values())
+        self._leave([f"{debt.host}: {debt.kind} of `{debt.step}`" for debt in owed if debt.kind != "keeper"])
 
     def _suspend(self, ending: Ending) -> RunSuspended | None:
         """Hand every host to its keeper. A host that cannot be told is a reason to clean up instead."""

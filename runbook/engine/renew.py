@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 
+from runbook.engine.journal import JournalError
 from runbook.engine.runtime import Runtime
 from runbook.hosts.base import HostError
+from runbook.model.event import AnyEvent, Registered
 
 LONGEST_S = 60.0
 
@@ -15,8 +17,10 @@ class Renewer:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._stop = threading.Event()
+        self._over = False
+        self._wake = threading.Event()
         self._thread = threading.Thread(target=self._work, name="runbook-renew", daemon=True)
+        runtime.journal.follow(self._follow)
 
     def __enter__(self) -> Renewer:
         self._thread.start()
@@ -27,20 +31,41 @@ class Renewer:
 
     def stop(self) -> None:
         """Renew no more; a renewal after a suspension would end it."""
-        self._stop.set()
+        self._over = True
+        self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
 
+    def _follow(self, event: AnyEvent) -> None:
+        """A new patch or launch may have a shorter timer than the one that is waited for."""
+        if isinstance(event, Registered):
+            self._wake.set()
+
     def _interval_s(self) -> float:
-        timers = [self._runtime.info.suspend_for_s, *(patch.record.undo_after_s for patch in self._runtime.state.patches.values())]
+        timers = [self._runtime.info.suspend_for_s, *(patch.record.undo_after_s for patch in list(self._runtime.state.patches.values()))]
         return max(0.2, min(LONGEST_S, min(timers) / 3))
 
     def _work(self) -> None:
-        while not self._runtime.clock.wait(self._stop, self._interval_s()):
-            kept = {debt.host for debt in list(self._runtime.state.owed.values()) if debt.kind == "keeper"}
-            for name, host in self._runtime.connected().items():
-                if name in kept:
-                    try:
-                        host.renew(self._runtime.options.run)
-                    except HostError:
-                        continue  # the step that uses the host reports it; the timers on the host are what protects it
+        while not self._over:
+            self._runtime.clock.wait(self._wake, self._interval_s())
+            self._wake.clear()
+            if not self._over:
+                self._renew()
+
+    def _renew(self) -> None:
+        kept = {debt.host for debt in list(self._runtime.state.owed.values()) if debt.kind == "keeper"}
+        for name, host in self._runtime.connected().items():
+            if name in kept:
+                try:
+                    replaced = host.renew(self._runtime.options.run)
+                except HostError:
+                    continue  # the step that uses the host reports it; the timers on the host are what protects it
+                if replaced and not self._over:
+                    self._tell(name)
+
+    def _tell(self, name: str) -> None:
+        lost = "the exit status of what the dead one had started is not known any more"
+        try:
+            self._runtime.find("keeper_replaced", f"{name}: this run's keeper had died; another one took over; {lost}")
+        except JournalError:
+            return  # the next event of the main thread meets the same disk and ends the run

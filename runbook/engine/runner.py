@@ -224,6 +224,7 @@ class _Step:
         except Cancelled:
             return StepResult(verdict="interrupted", reason="interrupted")
         except Unreachable as problem:
+            self._runtime.drop(target.target)
             return StepResult(verdict="unreachable", reason=_sentence(problem, problem.stage))
         except CallTimeout as problem:
             return StepResult(verdict="unreachable", reason=_sentence(problem, "link"))

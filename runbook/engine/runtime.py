@@ -88,22 +88,38 @@ class Runtime:
         return next(target for targets in self.playbook.hosts.values() for target in targets if target.target == name)
 
     def host(self, name: str) -> Host:
-        """The connection to a target, opened at its first use. Raises Unreachable."""
+        """The connection to a target, opened at its first use, and again after it was lost. Raises Unreachable."""
         with self._lock:
             lock = self._locks.setdefault(name, threading.Lock())
         with lock:
-            if name not in self._hosts:
-                began = self.clock.monotonic()
-                host = self._connect(self.target(name), self.cancel)
-                host.cancel = self.cancel
-                self._hosts[name] = host
-                took = self.clock.monotonic() - began
-                self.emit(HostConnected(host=name, address=host.address, facts=msgspec.to_builtins(host.facts), seconds=took))
+            known = self._hosts.get(name)
+            if known is None or known.transport.lost is not None:
+                self._hosts.pop(name, None)
+                if known is not None:
+                    known.close()
+                self._hosts[name] = self._connected(name)
             return self._hosts[name]
+
+    def _connected(self, name: str) -> Host:
+        began = self.clock.monotonic()
+        host = self._connect(self.target(name), self.cancel)
+        host.cancel = self.cancel
+        took = self.clock.monotonic() - began
+        self.emit(HostConnected(host=name, address=host.address, facts=msgspec.to_builtins(host.facts), seconds=took))
+        for left in host.facts.abandoned:
+            if left["run"] != self.options.run:
+                self.find("abandoned_patch", _abandoned(name, left))
+        return host
 
     def connected(self) -> dict[str, Host]:
         """The hosts that were used so far."""
         return dict(self._hosts)
+
+    def drop(self, name: str) -> None:
+        """Forget a connection that was lost: whoever needs the host next connects again."""
+        host = self._hosts.pop(name, None)
+        if host is not None:
+            host.close()
 
     def fresh_cancel(self) -> None:
         """A new token, so that cleanup can talk to the hosts after an interrupt."""
@@ -160,6 +176,13 @@ class Action:
         self._runtime.emit(
             ActionEnded(**self._common, ok=ok, detail=self._done, error="" if ok else str(problem) or type(problem).__name__)
         )
+
+
+def _abandoned(host: str, left: dict[str, str]) -> str:
+    if "problem" in left:
+        return f"{host}: undo records of earlier runs could not be read: {left['problem']}"
+    carries = f"{left['path']} still carries the patch `{left['id']}` of run {left['run']}, and that run's keeper is gone"
+    return f"{host}: {carries}: `runbook restore --host {host}` gives it back"
 
 
 def walk(nodes: tuple[Node, ...]) -> list[StepNode]:
