@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import socket
-from pathlib import Path
 from typing import Any
 
 import click
@@ -41,7 +39,7 @@ def command(run: str, as_json: bool) -> int:
     if state.ended is not None:
         click.echo(f"{header.run} has ended already: {state.ended.verdict}", err=True)
         return perform.finish(folder, as_json)
-    if state.suspended is None and is_alive(header.controller):
+    if state.suspended is None and store.is_alive(header.controller):
         click.echo(f"{header.run} is still running (pid {header.controller.get('pid')}): press Ctrl-C there", err=True)
         return EXIT_CODES["refused"]
     repair_torn_line(folder)
@@ -49,10 +47,10 @@ def command(run: str, as_json: bool) -> int:
     options = Options(run=header.run, dir=str(folder), overrides=header.overrides, check=header.check, no_suspend=True, argv=header.argv)
     playbook = rebuild(header)
     secrets = {name: os.environ[name] for name in header.secrets if os.environ.get(name)}
-    runtime = perform.runtime(playbook, options, secrets, clock, first=len(events))
+    runtime = perform.runtime(playbook, options, secrets, clock, first=len(events), cwd=header.controller.get("cwd"))
     with live.follower(clock, quiet=False) as follower:
         runtime.journal.follow(follower.follow)
-        ended = cancel(runtime, events, functools.partial(perform.leave, header.run))
+        ended = cancel(runtime, events, functools.partial(perform.leave, options, as_json))
     perform.finish(folder, as_json)
     return EXIT_CODES["passed"] if ended.cleanup != "failed" else ended.exit_code
 
@@ -75,14 +73,3 @@ def rebuild(header: RunStarted) -> Playbook:
         raise click.UsageError(f"the playbook of this run is not valid for this version of runbook: {problems[0].summary}")
     targets: dict[str, Any] = {role: tuple(msgspec.convert(item, Target) for item in items) for role, items in header.targets.items()}
     return msgspec.structs.replace(playbook, vars=header.vars, hosts=targets)
-
-
-def is_alive(controller: dict[str, Any]) -> bool:
-    """Whether the run's controller still lives; one on another machine counts as alive."""
-    if controller.get("host") != socket.gethostname():
-        return True
-    try:
-        stat = Path(f"/proc/{controller.get('pid')}/stat").read_text()
-    except OSError:
-        return False
-    return int(stat.rpartition(")")[2].split()[19]) == controller.get("start")

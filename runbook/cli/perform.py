@@ -27,8 +27,10 @@ from runbook.render.summary import summary
 from runbook.steps import TABLE
 
 
-def runtime(playbook: Playbook, options: Options, secrets: Mapping[str, str], clock: Clock, *, first: int = 0) -> Runtime:
-    """A runtime over real hosts. A folder that cannot be written is a usage error: nothing has run yet."""
+def runtime(
+    playbook: Playbook, options: Options, secrets: Mapping[str, str], clock: Clock, *, first: int = 0, cwd: str | None = None
+) -> Runtime:
+    """A runtime over real hosts; `cwd` is where hosts.yaml is looked for. A folder that cannot be written is a usage error."""
     try:
         journal = Journal(Path(options.dir), clock, Mask(secrets), first=first)
     except JournalError as problem:
@@ -39,14 +41,14 @@ def runtime(playbook: Playbook, options: Options, secrets: Mapping[str, str], cl
         journal=journal,
         table=TABLE,
         profile=functools.cache(load.read_profile),
-        connect=functools.partial(connect, clock),
+        connect=functools.partial(connect, clock, Path(cwd) if cwd else None),
         secrets=secrets,
         environ=os.environ,
         clock=clock,
     )
 
 
-def connect(clock: Clock, target: Target, cancel: CancelToken) -> Host:
+def connect(clock: Clock, cwd: Path | None, target: Target, cancel: CancelToken) -> Host:
     """Connect to a target; the lab is started first when it is one. Raises Unreachable."""
     if target.target == "lab":
         from runbook.lab.control import LabError, ensure_up
@@ -57,7 +59,7 @@ def connect(clock: Clock, target: Target, cancel: CancelToken) -> Host:
             raise ConnectFailed(problem.summary, problem.hint, stage="lab") from problem
     from runbook.hosts.connect import connect as connect_host
 
-    return connect_host(target, clock=clock, cancel=cancel)
+    return connect_host(target, clock=clock, cancel=cancel, cwd=cwd)
 
 
 def needs_lab(playbook: Playbook) -> bool:
@@ -66,25 +68,31 @@ def needs_lab(playbook: Playbook) -> bool:
 
 
 def controller() -> dict[str, Any]:
-    """Who runs this run: enough to tell later whether it still lives."""
+    """Who runs this run, and where: enough to tell later whether it still lives, and to find its hosts again."""
     stat = Path("/proc/self/stat")
     boot = Path("/proc/sys/kernel/random/boot_id")
     return {
         "host": socket.gethostname(),
         "user": getpass.getuser(),
+        "cwd": os.getcwd(),
         "pid": os.getpid(),
         "start": int(stat.read_text().rpartition(")")[2].split()[19]) if stat.exists() else None,
         "boot_id": boot.read_text().strip() if boot.exists() else None,
     }
 
 
-def leave(run: str, left: list[str]) -> None:
+def leave(options: Options, as_json: bool, left: list[str]) -> None:
     """The second Ctrl-C: say what is left, and go."""
-    click.echo(f"left at once; nothing more is cleaned up. `runbook cancel {run}` does it.", err=True)
+    code, how = EXIT_CODES["interrupted"], f"runbook cancel {options.run}"
+    click.echo(f"left at once; nothing more is cleaned up. `{how}` does it.", err=True)
     for line in left:
         click.echo(f"left behind: {line}", err=True)
+    if as_json:
+        answer = summary(load_events(Path(options.dir)), options.dir, {})
+        click.echo(json.dumps({**answer, "exit_code": code, "left_behind": left, "next": [how]}, ensure_ascii=False))
+    sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(EXIT_CODES["interrupted"])
+    os._exit(code)
 
 
 def finish(folder: Path, as_json: bool) -> int:

@@ -47,7 +47,7 @@ def command(
     runtime = perform.runtime(loaded.playbook, options, loaded.secrets, clock)
     with live.follower(clock, quiet=False) as follower:
         runtime.journal.follow(follower.follow)
-        ended = execute(runtime, functools.partial(perform.leave, run), perform.controller())
+        ended = execute(runtime, functools.partial(perform.leave, options, as_json), perform.controller())
     code = perform.finish(folder, as_json)
     return ended.exit_code or code
 

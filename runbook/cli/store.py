@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
 from runbook.engine.journal import EVENTS, JournalError, load_events
 from runbook.model.event import AnyEvent
+from runbook.render.story import Story
 
 
 def state_home() -> Path:
@@ -49,6 +52,26 @@ def find_run(name: str) -> Path:
     if not found:
         raise click.UsageError(f"no run `{name}` in {runs_folder()}: `runbook runs` lists them")
     raise click.UsageError(f"`{name}` begins {len(found)} run ids: " + ", ".join(path.name for path in found[:5]))
+
+
+def stale(story: Story, now: float) -> str | None:
+    """How a journal is behind: `expired` when the keeper has ended a suspension since, `lost` when the controller died; else null."""
+    if story.state == "suspended" and story.suspended is not None and story.suspended.expires <= now:
+        return "expired"
+    if story.state == "running" and story.header is not None and not is_alive(story.header.controller):
+        return "lost"
+    return None
+
+
+def is_alive(controller: dict[str, Any]) -> bool:
+    """Whether a run's controller still lives; one on another machine counts as alive."""
+    if controller.get("host") != socket.gethostname():
+        return True
+    try:
+        stat = Path(f"/proc/{controller.get('pid')}/stat").read_text()
+    except OSError:
+        return False
+    return int(stat.rpartition(")")[2].split()[19]) == controller.get("start")
 
 
 def read_run(folder: Path) -> list[AnyEvent]:

@@ -42,7 +42,7 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="run_started"):
     no_suspend: bool = False
     argv: list[str] = []
     controller: dict[str, Any] = {}
-    """host, user, pid, start, boot_id of the controller: its lock."""
+    """host, user, pid, start, boot_id of the controller: its lock; cwd, where its hosts.yaml was."""
 
 
 class HostConnected(Event, frozen=True, kw_only=True, tag="host_connected"):
