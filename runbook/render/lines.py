@@ -16,6 +16,7 @@ from runbook.model.event import (
     StepStarted,
 )
 from runbook.model.units import format_duration
+from runbook.render.diagnostics import visible
 from runbook.render.story import Story
 
 MARKS = {"passed": "ok", "failed": "FAILED", "unknown": "UNKNOWN", "skipped": "skipped"}
@@ -28,7 +29,10 @@ class Lines:
         self.story = Story()
 
     def lines(self, event: AnyEvent) -> list[str]:
-        """The lines for one event; most events have none."""
+        """The lines for one event; most events have none. Text from a host cannot steer the terminal."""
+        return [visible(line) for line in self._lines(event)]
+
+    def _lines(self, event: AnyEvent) -> list[str]:
         self.story.apply(event)
         match event:
             case RunStarted():
@@ -63,7 +67,7 @@ class Lines:
         start, moved = running[0].start, running[0].moved
         box = f" of {format_duration(start.box_s)}" if start.box_s not in (None, float("inf")) else ""
         what = f"; {moved.text}" if moved else ""
-        return f"  {start.step}: running for {format_duration(now - start.t)}{box}{what}"
+        return visible(f"  {start.step}: running for {format_duration(now - start.t)}{box}{what}")
 
 
 def moved_text(event: Moved) -> str:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from runbook.model.event import AnyEvent, Interrupted, Moved, RunEnded, RunSuspended, StepEnded, StepStarted
 from runbook.model.units import format_duration
+from runbook.render.diagnostics import visible
 from runbook.render.lines import Lines, closing_lines
 from runbook.render.story import StepStory
 
@@ -86,7 +87,7 @@ def ended_line(event: StepEnded, label: str = "") -> RenderableType:
         Text(mark, style),
         Text(event.step, "bold" if event.status != "passed" else ""),
         Text(format_duration(event.seconds), "dim"),
-        Text.assemble((verdict, style), label, reason),
+        Text.assemble((verdict, style), label, visible(reason)),
     )
     for claim in open_claims:
         for line in claim_lines(claim):
@@ -96,8 +97,8 @@ def ended_line(event: StepEnded, label: str = "") -> RenderableType:
 
 def claim_lines(claim: dict[str, Any]) -> Iterator[Text]:
     """A claim that does not hold: itself, what it saw, why it matters."""
-    yield Text.assemble((claim["that"], "bold"), (f"  {claim['note']}" if claim["note"] else "", ""))
-    short = [f"{part['source']} = {part['value']}" for part in claim["parts"] if len(part["value"]) <= LONGEST_PART]
+    yield Text.assemble((claim["that"], "bold"), (visible(f"  {claim['note']}") if claim["note"] else "", ""))
+    short = [visible(f"{part['source']} = {part['value']}") for part in claim["parts"] if len(part["value"]) <= LONGEST_PART]
     if short:
         yield Text(", ".join([*short[:MOST_PARTS], *(["…"] if len(short) > MOST_PARTS else [])]), "yellow")
     if claim["because"]:
@@ -118,14 +119,14 @@ def running_line(step: StepStory, now: float) -> RenderableType:
         f"  {start.name}" if start.name else "",
         (phase, "cyan"),
         (f"  {format_duration(now - start.t)}{box}", "dim"),
-        (f"  {moved.text}" if moved and moved.text else "", "cyan"),
+        (visible(f"  {moved.text}") if moved and moved.text else "", "cyan"),
     )
 
 
 def closing(event: RunEnded | RunSuspended) -> RenderableType:
     """The verdict in colour, then the rest as in plain lines."""
     style = "bold green" if event.verdict == "passed" else "bold red" if event.exit_code in (1, 3, 5, 7, 8, 70) else "bold yellow"
-    lines = [line for line in closing_lines(event) if line]
+    lines = [visible(line) for line in closing_lines(event) if line]
     if len(lines[0]) > LONGEST_REASON:
         lines[0] = lines[0][:LONGEST_REASON] + "…"
     return Group(Text(""), Text(lines[0], style), *(Text(line) for line in lines[1:]))

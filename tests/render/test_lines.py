@@ -39,3 +39,8 @@ def test_phases_of_single_ranks_are_left_to_the_transcript():
     lines = Lines()
     assert lines.lines(PhaseReached(step="up", server="s", phase="weights")) == ["  up: phase weights"]
     assert lines.lines(PhaseReached(step="up", server="s", phase="weights", rank=3, label="TP3")) == []
+
+
+def test_text_from_a_host_cannot_steer_the_terminal():
+    end = StepEnded(step="up", type="run", status="failed", verdict="failed", seconds=1.0, reason="\x1b]0;title\x07")
+    assert Lines().lines(end) == [r"FAILED up 1s  \x1b]0;title\x07"]

@@ -6,7 +6,8 @@ import io
 
 import msgspec
 
-from runbook.model.event import AnyEvent, Moved, PhaseReached, RunEnded, StepEnded, StepStarted
+from runbook.model.event import AnyEvent, Found, Moved, PhaseReached, RunEnded, StepEnded, StepStarted
+from runbook.model.verdict import Finding
 from runbook.render.story import tell
 from runbook.render.terminal import Terminal, running_line
 from tests.render.test_summary import HEADER
@@ -75,3 +76,13 @@ def test_targets_are_named_only_where_a_run_has_several():
 def test_a_reason_of_a_page_is_cut_in_the_last_line_and_the_way_on_stays():
     text = shown(RunEnded(verdict="failed", exit_code=1, reason="x" * 5000, cleanup="passed", next=["runbook show r"]))
     assert text.count("x") < 500 and "FAILED (exit 1)" in text and "next: runbook show r" in text
+
+
+def test_text_from_a_host_cannot_steer_the_terminal():
+    evil = "\x1b]0;title\x07\x9b2J"
+    closing = RunEnded(verdict="failed", exit_code=1, reason=evil, left_behind=[evil])
+    text = shown(ended(status="failed", verdict="failed", reason=evil), Found(finding=Finding(code="c", text=evil)), closing)
+    assert text.count(r"\x1b]0;title\x07\x9b2J") == 4
+    moved = Moved(step="up", host="box", phase=None, text=evil, elapsed_s=1.0)
+    (step,) = tell([StepStarted(step="up", type="run", t=0.0), moved]).running()
+    assert not {"\x1b", "\x07", "\x9b"} & set(text + str(running_line(step, 1.0)))
