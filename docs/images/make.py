@@ -1,4 +1,4 @@
-"""Makes the pictures of the README from two real runs on the lab: `make picture`.
+"""Makes the pictures of the README from two real runs on the lab.
 
 Each run's events.jsonl is told to the live terminal's own renderer, which rich then writes as SVG. Nothing is drawn by hand. The port
 is DEMO_PORT [8000]; the lab and its state lie in a folder of their own and are gone afterwards.

@@ -1,0 +1,199 @@
+"""The documentation keeps up: its playbooks validate, its links lead somewhere, its commands, options, steps and rules exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from runbook.cli.main import COMMANDS, app
+from runbook.diagnose.judge import RULES
+from runbook.hosts.inventory import read_hosts
+from runbook.model.verdict import EXIT_CODES, EXIT_TERMINATED
+from runbook.playbook.build import load_playbook
+from runbook.steps import TABLE
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^( *)(```+)(\w*)\n(.*?)^\1\2 *$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+PROFILES = {path.stem for path in (ROOT / "runbook" / "profiles").glob("*.yaml")}
+STEP_RULES = {"server_identity", "port_taken_before_launch"}
+"""Rules that steps apply themselves."""
+
+
+def name(page: Path) -> str:
+    """A page as a test id."""
+    return str(page.relative_to(ROOT))
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    """The fenced blocks of a page in these languages, without their indentation."""
+    found = FENCE.findall(page.read_text(encoding="utf-8"))
+    return ["\n".join(line.removeprefix(pad) for line in text.splitlines()) for pad, _, language, text in found if language in languages]
+
+
+def prose(page: Path) -> str:
+    """A page without its fenced blocks."""
+    return FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+PLAYBOOKS = [(page, text) for page in PAGES for text in blocks(page, "yaml") if text.startswith("runbook: 1")]
+EXAMPLES = [
+    (page, text) for page in PAGES for text in blocks(page, "yaml") if text.startswith(("- id:", *(f"- {step}:" for step in TABLE)))
+]
+
+
+def ids(found: list[tuple[Path, str]]) -> list[str]:
+    """Test ids: the page and a number."""
+    return [f"{name(page)}-{number}" for number, (page, _) in enumerate(found)]
+
+
+@pytest.mark.parametrize(("page", "text"), PLAYBOOKS, ids=ids(PLAYBOOKS))
+def test_every_playbook_in_the_documentation_validates(page, text):
+    _, found = load_playbook(text.encode(), name(page), table=TABLE, profiles=PROFILES)
+    assert not found, "\n".join(f"{one.span}: {one.summary}" for one in found)
+
+
+@pytest.mark.parametrize(("page", "text"), EXAMPLES, ids=ids(EXAMPLES))
+def test_every_step_in_the_documentation_is_one(page, text):
+    """Alone it may refer to steps and variables that are not there; nothing else may be wrong."""
+    playbook = {"runbook": 1, "hosts": {"box": "local"}, "steps": yaml.safe_load(text)}
+    _, found = load_playbook(yaml.safe_dump(playbook).encode(), name(page), table=TABLE, profiles=PROFILES)
+    alone = {"unknown-step-id", "undefined-var", "undeclared-secret"}
+    assert [one.summary for one in found if one.code not in alone and "for which launch" not in one.summary] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that a page's headings get."""
+    heads = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_link_leads_to_a_file_and_a_heading_that_exist(page):
+    for link in LINK.findall(prose(page)):
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{link}: no such file"
+        assert not anchor or anchor in anchors(target), f"{link}: no such heading"
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """The `runbook …` command lines of a page as words: in shell blocks and in code spans."""
+    lines = [line for text in blocks(page, "sh", "console", "") for line in text.replace("\\\n", " ").splitlines()]
+    lines += re.findall(r"`([^`\n]+)`", prose(page))
+    for line in lines:
+        for part in re.split(r"[|;&]+|\s#", line.removeprefix("next: ")):
+            found = re.match(r"\s*(?:\$ )?(?:\S*/)?runbook((?: +\S+)+)\s*$", part)
+            if found:
+                yield found[1].split()
+
+
+def command(words: list[str]) -> tuple[click.Command, list[str]]:
+    """The command that these words call, and the words after its name."""
+    context = click.Context(app)
+    found: click.Command | None = app.get_command(context, words[0])
+    rest = words[1:]
+    if isinstance(found, click.Group) and rest and not rest[0].startswith("-"):
+        assert rest[0] in found.commands, f"runbook {' '.join(words)}: no such command"
+        return found.commands[rest[0]], rest[1:]
+    assert found is not None
+    return found, rest
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_command_and_option_exists(page):
+    for words in commands(page):
+        if words[0].startswith("-") or not words[0].isalpha() or words[0].isupper():
+            assert words[0] in ("--help", "--version", "--json") or not words[0].startswith("-"), words
+            continue
+        if words[0] not in COMMANDS:
+            assert words[0] in ("name", "PLAYBOOK"), f"runbook {' '.join(words)}: no such command"
+            continue
+        called, rest = command(words)
+        known = {option for parameter in called.params for option in parameter.opts} | {"-h", "--help"}
+        for word in rest:
+            option = word.partition("=")[0]
+            assert not option.startswith("-") or option in known, f"runbook {' '.join(words)}: no option {option}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem not in ("lab", "eagle3", "steps")], ids=name)
+def test_every_option_that_is_told_of_alone_exists(page):
+    """The lab's pages are left out: theirs are the engine's flags."""
+    groups = [command([known])[0] for known in COMMANDS]
+    every = [*groups, *(inner for group in groups if isinstance(group, click.Group) for inner in group.commands.values())]
+    known = {option for each in every for parameter in each.params for option in parameter.opts} | {"--help", "--version"}
+    told = re.findall(r"`(--[a-z-]+)[^`]*`", prose(page))
+    assert [option for option in told if option not in known] == []
+
+
+HOSTS = [(page, text) for page in PAGES for text in blocks(page, "yaml") if text.startswith("hosts:")]
+
+
+@pytest.mark.parametrize(("page", "text"), HOSTS, ids=ids(HOSTS))
+def test_every_hosts_yaml_in_the_documentation_loads(page, text, tmp_path):
+    (tmp_path / "hosts.yaml").write_text(text)
+    assert read_hosts(tmp_path / "hosts.yaml")
+
+
+def test_every_command_is_documented():
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    missing = [known for known in COMMANDS if not re.search(rf"runbook {known}\b|`{known}`", text)]
+    assert not missing, f"nowhere told of: {missing}"
+
+
+def test_every_rule_on_the_page_of_verdicts_exists():
+    page = (ROOT / "docs" / "concepts" / "verdicts.md").read_text(encoding="utf-8")
+    known = {rule.__name__ for rule in RULES} | STEP_RULES
+    assert set(re.findall(r"^### (\w+)$", page, re.MULTILINE)) <= known
+    told = re.search(r"rules belong to steps: (.*?)\n\n", page, re.DOTALL)
+    assert told and set(re.findall(r"`(\w+)` \(", told[1])) == STEP_RULES
+
+
+def test_the_rules_of_steps_are_cited_by_them():
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "runbook" / "steps").glob("*.py"))
+    assert all(f'"{rule}"' in source for rule in STEP_RULES)
+
+
+def test_the_table_of_exit_codes_is_the_one_of_the_code():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([\d, ]+) \| ([a-z_, ]+) \|", readme, re.MULTILINE)
+    told = {(word, code) for codes, words in rows for word in words.split(", ") for code in map(int, codes.split(", "))}
+    assert told == {*EXIT_CODES.items(), ("interrupted", EXIT_TERMINATED)}
+
+
+def test_every_make_target_that_is_named_exists():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    for page in PAGES:
+        text = "\n".join([*blocks(page, "sh", "console"), *re.findall(r"`([^`\n]+)`", prose(page))])
+        for target in re.findall(r"(?:^|\s)make (?:[A-Z_]+=\S+ )?([a-z-]+)", text):
+            assert target in targets, f"{name(page)}: make {target}"
+
+
+def test_every_key_of_a_playbook_is_in_the_guide():
+    from runbook.playbook.keys import BLOCK, COMMON, TOP
+
+    guide = (ROOT / "docs" / "guides" / "writing_playbooks.md").read_text(encoding="utf-8")
+    assert [key for key in (*TOP, *COMMON, *BLOCK) if not re.search(rf"\b{key}\b", guide)] == []
+
+
+def test_every_function_of_the_language_is_in_the_guide():
+    from runbook.lang.signatures import ARITY
+
+    guide = (ROOT / "docs" / "guides" / "writing_playbooks.md").read_text(encoding="utf-8")
+    table = "\n".join(re.findall(r"^\| `.*", guide, re.MULTILINE))
+    assert [function for function in ARITY if not re.search(rf"\b{function}\b", table)] == []
+
+
+def test_pictures_load_nothing():
+    for picture in (ROOT / "docs" / "images").glob("*.svg"):
+        text = picture.read_text(encoding="utf-8")
+        assert "@font-face" not in text and "url(http" not in text and "<script" not in text, picture.name
