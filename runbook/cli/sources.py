@@ -82,10 +82,40 @@ def load_with(name: str, overrides: Mapping[str, Any], roles: Mapping[str, Seque
         source = read_bounded(file)
     except OSError as error:
         return None, [unreadable(file, error, "`runbook list` shows the playbooks that have a name")], file
+    hosts, wrong = read_inventory()
     playbook, found = load_playbook(
-        source, file, table=TABLE, profiles=profile_names(), overrides=overrides, roles=roles, read=read_bounded
+        source,
+        file,
+        table=TABLE,
+        profiles=profile_names(),
+        hosts=list(hosts),
+        overrides=overrides,
+        roles=roles,
+        host_vars={name for vars in hosts.values() for name in vars},
+        read=read_bounded,
     )
-    return playbook, found, file
+    return (None if wrong or playbook is None else with_host_vars(playbook, hosts)), wrong + found, file
+
+
+def read_inventory() -> tuple[dict[str, dict[str, Any]], list[Diagnostic]]:
+    """The names of hosts.yaml with their variables, and what is wrong with the file."""
+    from runbook.hosts.inventory import BadInventory, load
+
+    try:
+        return {name: entry.vars for name, entry in load().hosts.items()}, []
+    except BadInventory as problem:
+        return {}, [problem.diagnostic]
+
+
+def with_host_vars(playbook: Playbook, hosts: Mapping[str, Mapping[str, Any]]) -> Playbook:
+    """Each target with the variables that hosts.yaml gives to its name; those of the playbook's own entry win."""
+    from msgspec.structs import replace
+
+    known = {
+        role: tuple(replace(target, vars={**hosts.get(target.target, {}), **target.vars}) for target in targets)
+        for role, targets in playbook.hosts.items()
+    }
+    return replace(playbook, hosts=known)
 
 
 def source_texts(diagnostics: Sequence[Diagnostic]) -> dict[str, str]:

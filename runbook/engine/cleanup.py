@@ -169,7 +169,8 @@ def save_log(runtime: Runtime, host: Host, launched: Launched) -> None:
     except HostError as problem:
         runtime.find("log_not_fetched", f"{launched.state.log}: {problem.summary}", launched.step)
         return
-    name = f"{launched.step}/{'' if len(runtime.playbook.hosts) < 2 else launched.host + '-'}server.log"
+    several = len(names.targets(runtime, runtime.nodes[launched.step])) > 1
+    name = f"{launched.step}/{launched.host + '-' if several else ''}server.log"
     runtime.emit(
         EvidenceSaved(step=launched.step, file=runtime.journal.save(name, data), bytes=len(data), about="the server's log in this run")
     )

@@ -76,8 +76,10 @@ class Context:
         self._runtime.find(code, text, self.step)
 
     def evidence(self, name: str, data: bytes, about: str = "") -> str:
-        """Save a masked file in the run's evidence/."""
-        path = self._runtime.journal.save(f"{self.step}/{name}", data)
+        """Save a masked file in the run's evidence/; one a host and loop item where there are several."""
+        host = f"{self.target}-" if len(names.targets(self._runtime, self._node)) > 1 else ""
+        item = f"{self._place.number}-" if self._place.looping else ""
+        path = self._runtime.journal.save(f"{self.step}/{host}{item}{name}", data)
         self.emit(EvidenceSaved(step=self.step, file=path, bytes=len(data), about=about))
         return path
 

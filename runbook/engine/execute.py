@@ -105,7 +105,7 @@ class Execution:
             verdict=ending.verdict,
             kind=ending.end.kind,
             exit_code=EXIT_CODES[ending.verdict],
-            reason=_reason(ending),
+            reason=_reason(runtime, ending),
             step=ending.end.step,
             expires=expires,
             left_behind=[line for line in left if ": keeper of" not in line],
@@ -135,7 +135,7 @@ class Execution:
     def _ended(self, verdict: str, ending: Ending | None, cleaned: Cleaned) -> RunEnded:
         decided_by_cleanup = verdict == "passed" and cleaned.status == "failed"
         word = cleaned.verdict if decided_by_cleanup else verdict
-        reason = _reason(ending) if ending else "check mode: nothing was changed" if self._runtime.options.check else "every step passed"
+        reason = _reason(self._runtime, ending) if ending else "check mode: nothing was changed" if self._runtime.options.check else "every step passed"
         if self._interrupted_by:
             reason = f"{self._interrupted_by}; " + ("cleaned up" if cleaned.status != "failed" else "cleanup is not complete")
         if decided_by_cleanup:
@@ -164,9 +164,12 @@ class Execution:
         )
 
 
-def _reason(ending: Ending) -> str:
+def _reason(runtime: Runtime, ending: Ending) -> str:
+    """The sentence of the step that decided, with its host where there are several."""
     end = ending.end
-    return f"step `{end.step}` ({end.type}): {end.reason or ending.verdict}"
+    several = len({target.target for targets in runtime.playbook.hosts.values() for target in targets}) > 1
+    where = f" on {end.host}" if several and end.host else ""
+    return f"step `{end.step}` ({end.type}){where}: {end.reason or ending.verdict}"
 
 
 def header(runtime: Runtime, controller: dict[str, Any]) -> RunStarted:

@@ -18,6 +18,7 @@ from typing import Any, Union
 import msgspec
 
 from runbook.hosts.base import ResolveFailed
+from runbook.model.diagnostic import Diagnostic, Span
 from runbook.model.playbook import Target
 
 FILE = "hosts.yaml"
@@ -87,7 +88,7 @@ class Inventory:
 
 
 def load(cwd: Path | None = None, env: Mapping[str, str] = os.environ) -> Inventory:
-    """Read the user's files. Raises ResolveFailed with file and line for what cannot be read."""
+    """Read the user's files. Raises BadInventory with file and line for what cannot be read."""
     home = Path(env.get("HOME") or Path.home())
     config = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
     state = Path(env.get("XDG_STATE_HOME") or home / ".local" / "state")
@@ -107,31 +108,38 @@ def read_lab(path: Path) -> LabState:
         raise ResolveFailed(f"{path} cannot be read: {error}", "restart the lab: `runbook lab down`, `runbook lab up`") from None
 
 
+class BadInventory(ResolveFailed):
+    """A hosts.yaml that is not valid. `diagnostic` is the same with its place apart."""
+
+    def __init__(self, span: Span | None, summary: str, hint: str) -> None:
+        super().__init__(f"{span}: {summary}", hint)
+        self.diagnostic = Diagnostic(code="bad-inventory", span=span, summary=summary, hint=hint)
+
+
 def read_hosts(path: Path) -> dict[str, Entry]:
-    """The hosts of one file; none when there is no such file. Raises ResolveFailed with the place of the first mistake."""
+    """The hosts of one file; none when there is no such file. Raises BadInventory with the place of the first mistake."""
     try:
         source = path.read_bytes()
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise ResolveFailed(f"{path} cannot be read: {error.strerror}", "check its rights") from None
+        raise BadInventory(Span(str(path), 1, 1), f"it cannot be read: {error.strerror}", "check its rights") from None
     from runbook.lang.yaml_loader import load as load_yaml
 
     document, found = load_yaml(source, str(path))
     wrong = [diagnostic for diagnostic in found if diagnostic.severity == "error"]
     if document is None or wrong:
-        raise ResolveFailed(f"{wrong[0].span}: {wrong[0].summary}", wrong[0].hint or "")
+        raise BadInventory(wrong[0].span, wrong[0].summary, wrong[0].hint or "correct the line")
     top = document.data if document.data is not None else {"hosts": {}}
     if not isinstance(top, dict) or set(top) != {"hosts"} or not isinstance(top["hosts"], dict):
-        raise ResolveFailed(
-            f"{path}: hosts.yaml has one key, `hosts:`, a mapping of names to hosts", "write `hosts: {NAME: {host: ADDRESS}}`"
-        )
+        summary = "hosts.yaml has one key, `hosts:`, a mapping of names to hosts"
+        raise BadInventory(document.span(()) or Span(str(path), 1, 1), summary, "write `hosts: {NAME: {host: ADDRESS}}`")
     hosts: dict[str, Entry] = {}
     for name, value in top["hosts"].items():
         try:
             hosts[name] = msgspec.convert({} if value is None else value, Entry)
         except msgspec.ValidationError as error:
-            raise ResolveFailed(f"{document.span(('hosts', name))}: host `{name}`: {_plain(error)}", _FIELDS) from None
+            raise BadInventory(document.span(("hosts", name)), f"host `{name}`: {_plain(error)}", _FIELDS) from None
     return hosts
 
 
