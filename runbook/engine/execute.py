@@ -135,7 +135,8 @@ class Execution:
     def _ended(self, verdict: str, ending: Ending | None, cleaned: Cleaned) -> RunEnded:
         decided_by_cleanup = verdict == "passed" and cleaned.status == "failed"
         word = cleaned.verdict if decided_by_cleanup else verdict
-        reason = _reason(self._runtime, ending) if ending else "check mode: nothing was changed" if self._runtime.options.check else "every step passed"
+        all_well = "check mode: nothing was changed" if self._runtime.options.check else "every step passed"
+        reason = _reason(self._runtime, ending) if ending else all_well
         if self._interrupted_by:
             reason = f"{self._interrupted_by}; " + ("cleaned up" if cleaned.status != "failed" else "cleanup is not complete")
         if decided_by_cleanup:

@@ -155,7 +155,10 @@ def test_a_suspended_run_finds_its_hosts_again_from_another_folder(pair, tmp_pat
 
 
 def test_long_outputs_of_several_hosts_and_items_are_each_kept(pair):
-    outcome = pair.run(["left", "right"], {"id": "many", "loop": ["a", "b"], "run": "n=0; while [ $n -lt 600 ]; do echo \"$SIDE\" ${{ item }}; n=$((n+1)); done"})
+    outcome = pair.run(
+        ["left", "right"],
+        {"id": "many", "loop": ["a", "b"], "run": 'n=0; while [ $n -lt 600 ]; do echo "$SIDE" ${{ item }}; n=$((n+1)); done'},
+    )
     assert outcome.code == 0, outcome.err
     kept = {path.name: path.read_text().split("\n")[0] for path in Path(outcome.json["transcript"]["dir"]).glob("evidence/many/*")}
     sides = [(side, number, item) for side in ("left", "right") for number, item in enumerate("ab")]
