@@ -1,193 +1,88 @@
-"""`transcript.md`, in the reader's order: verdict, evidence, failing step, phases, environment, all steps, files."""
+"""`transcript.md`, in the reader's order: verdict, evidence, failing step, what moved, phases, environment, all steps, files.
+
+Where it does not fit, parts are shortened or left out in one fixed order, LADDER. Verdict, its evidence and the step that decided
+are only ever shortened, and the end says what is missing and where the whole is.
+"""
 
 from __future__ import annotations
 
-import datetime
-import json
-import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
 
-from runbook.model.event import AnyEvent, StepEnded
-from runbook.model.units import format_duration
-from runbook.render.story import StepStory, Story, tell
+from runbook.model.event import AnyEvent
+from runbook.render import sections
+from runbook.render.budget import DEFAULT, Budget, budget_of
+from runbook.render.marks import cell, fence, table
+from runbook.render.sections import Detail, Tale
 
-LAST_LINES = 30
-ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+__all__ = ["cell", "fence", "markdown", "table"]
 
+Section = Callable[[Tale, Detail], str]
 
-def markdown(events: Iterable[AnyEvent]) -> str:
-    """The transcript of these events."""
-    story = tell(events)
-    parts = [
-        _verdict(story),
-        _evidence(story),
-        _failing(story),
-        _findings(story),
-        _phases(story),
-        _environment(story),
-        _steps(story),
-        _files(story),
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+SECTIONS: dict[str, Section] = {
+    "verdict": sections.verdict,
+    "evidence": sections.evidence,
+    "failing step": sections.failing,
+    "findings": sections.findings,
+    "plots": sections.plots,
+    "phases": sections.phases,
+    "environment": sections.environment,
+    "steps": sections.steps,
+    "raw output": sections.raw,
+    "files": sections.files,
+}
+FULL = Detail(text=2_000, rows=200, lines=30)
+SHORT = Detail(text=300, rows=10, lines=10)
+NEVER_LEFT_OUT = ("verdict", "evidence", "failing step")
 
-
-def cell(value: Any) -> str:
-    """Text for a table cell: one line, pipes and markup escaped."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = ANSI.sub("", text).replace("\r", " ").replace("\n", " ")
-    return re.sub(r"([\\`*_{}\[\]<>|~])", r"\\\1", text)
-
-
-def fence(text: str, language: str = "text") -> str:
-    """A code block that its own content cannot close."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    ticks = "`" * max(3, longest + 1)
-    return f"{ticks}{language}\n{ANSI.sub('', text).rstrip()}\n{ticks}"
-
-
-def table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
-    """A Markdown table."""
-    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    return "\n".join([*lines, *("| " + " | ".join(cell(value) for value in row) + " |" for row in rows)])
-
-
-def _verdict(story: Story) -> str:
-    closing, header = story.closing, story.header
-    title = cell(header.name or header.playbook) if header else "run"
-    if closing is None:
-        return f"# {title}: still running"
-    kind = f" / {closing.kind}" if closing.kind else ""
-    state = " (suspended)" if story.state == "suspended" else ""
-    lines = [f"# {title}: {closing.verdict}{kind}{state}", cell(closing.reason)]
-    facts = [f"exit code {closing.exit_code}"]
-    if header:
-        facts.append(f"run `{header.run}`")
-        facts.append(f"started {datetime.datetime.fromtimestamp(header.t, datetime.timezone.utc):%Y-%m-%d %H:%M:%S} UTC")
-        facts.append(f"took {format_duration(story.last_t - header.t)}")
-    if story.ended:
-        facts.append(f"cleanup {story.ended.cleanup}")
-    lines.append(", ".join(facts) + ".")
-    if closing.left_behind:
-        lines.append("**Left behind:**\n\n" + "\n".join(f"- {cell(line)}" for line in closing.left_behind))
-    elif story.ended:
-        lines.append("Nothing was left behind on any host.")
-    if closing.next:
-        lines.append("**Next:**\n\n" + "\n".join(f"- {cell(line)}" for line in closing.next))
-    return "\n\n".join(lines)
+LADDER: tuple[tuple[str, Detail | None], ...] = (
+    ("raw output", SHORT),
+    ("raw output", None),
+    ("plots", None),
+    ("steps", Detail(text=300, rows=40, lines=0, passed=False)),
+    ("environment", SHORT),
+    ("phases", SHORT),
+    ("environment", None),
+    ("phases", None),
+    ("files", SHORT),
+    ("findings", SHORT),
+    ("steps", None),
+    ("files", None),
+    ("findings", Detail(text=120, rows=3, lines=0)),
+    *((name, SHORT) for name in reversed(NEVER_LEFT_OUT)),
+    ("findings", None),
+    *((name, Detail(text=120, rows=4, lines=4)) for name in reversed(NEVER_LEFT_OUT)),
+    *((name, Detail(text=40, rows=2, lines=2)) for name in reversed(NEVER_LEFT_OUT)),
+    *((name, Detail(text=24, rows=1, lines=1)) for name in reversed(NEVER_LEFT_OUT)),
+)
+"""Section and its next shorter form, None: left out. Applied from the top until the text fits."""
 
 
-def _evidence(story: Story) -> str:
-    step = story.deciding()
-    diagnosis = step.end.diagnosis if step and step.end else None
-    if diagnosis is None:
-        return ""
-    lines = ["## Evidence", f"Rule `{diagnosis.rule}`" + (f", {diagnosis.confidence}" if diagnosis.confidence else "") + "."]
-    if diagnosis.culprit:
-        culprit = diagnosis.culprit
-        named = [
-            part
-            for part in (
-                culprit.title,
-                f"pid {culprit.pid}" if culprit.pid else "",
-                f"rank {culprit.rank}" if culprit.rank is not None else "",
-            )
-            if part
+def markdown(events: Iterable[AnyEvent], budget: int | Budget = DEFAULT) -> str:
+    """The transcript of these events, within `budget` (a number: UTF-8 bytes). Raises ValueError for a budget under 2,000."""
+    limit = budget_of(budget)
+    tale = sections.read(events)
+    parts = {name: build(tale, FULL) for name, build in SECTIONS.items()}
+    shorter: dict[str, str] = {}
+    text = _assemble(parts, shorter, limit)
+    for name, detail in LADDER:
+        if limit.fits(text):
+            break
+        made = SECTIONS[name](tale, detail) if detail else ""
+        if made != parts[name]:
+            shorter[name] = "shortened" if made else "left out"
+            parts[name] = made
+            text = _assemble(parts, shorter, limit)
+    return text
+
+
+def _assemble(parts: dict[str, str], shorter: dict[str, str], limit: Budget) -> str:
+    shown = [part for part in parts.values() if part]
+    if shorter:
+        what = [
+            f"{word}: {', '.join(names)}" for word in ("left out", "shortened") if (names := [n for n, w in shorter.items() if w == word])
         ]
-        lines.append("Culprit: " + cell(", ".join([*named, culprit.host])) + ".")
-    if diagnosis.evidence:
-        rows = [(item.signal, item.value, item.unit, item.points_to) for item in diagnosis.evidence]
-        lines.append(table(("signal", "value", "unit", "points to"), rows))
-    if diagnosis.progress:
-        lines.append("What moved: " + "; ".join(f"{cell(name)} {cell(value)}" for name, value in diagnosis.progress.items()) + ".")
-    if diagnosis.blind:
-        lines.append("Could not be seen:\n\n" + "\n".join(f"- {cell(line)}" for line in diagnosis.blind))
-    return "\n\n".join(lines)
-
-
-def _failing(story: Story) -> str:
-    step = story.deciding()
-    if step is None or step.end is None:
-        return ""
-    end = step.end
-    lines = [f"## The step: `{end.step}` ({end.type})", cell(end.reason)]
-    if end.type == "assert":
-        lines += [_claim(claim) for claim in end.result.get("claims", []) if claim["outcome"] != "true"]
-    for name in ("stderr", "stdout", "text"):
-        text = end.result.get(name)
-        if isinstance(text, str) and text.strip():
-            lines.append(f"Last lines of {name}:\n\n" + fence("\n".join(text.splitlines()[-LAST_LINES:])))
-    return "\n\n".join(lines)
-
-
-def _claim(claim: dict[str, Any]) -> str:
-    rows = [(part["source"], part["value"]) for part in claim["parts"]]
-    word = "does not hold" if claim["outcome"] == "false" else "cannot be decided"
-    text = f"`{claim['that']}` {word}" + (f": {cell(claim['note'])}" if claim["note"] else "")
-    because = f"\n\n> {cell(claim['because'])}" if claim["because"] else ""
-    return text + because + ("\n\n" + table(("part", "value"), rows) if rows else "")
-
-
-def _findings(story: Story) -> str:
-    if not story.findings:
-        return ""
-    return "## Findings\n\n" + "\n".join(f"- `{finding.code}` {cell(finding.text)}" for finding in story.findings)
-
-
-def _phases(story: Story) -> str:
-    rows = []
-    for step in story.steps:
-        for phase, following in zip(step.phases, [*step.phases[1:], None], strict=False):
-            until = following.t if following else (step.end.t if step.end else story.last_t)
-            began = phase.t - (step.start.t if step.start else phase.t)
-            rows.append(
-                (phase.server or phase.step, phase.phase, format_duration(max(0.0, began)), format_duration(max(0.0, until - phase.t)))
-            )
-    return "## Phases\n\n" + table(("server", "phase", "after", "took"), rows) if rows else ""
-
-
-def _environment(story: Story) -> str:
-    rows: list[tuple[Any, ...]] = []
-    for name, host in story.hosts.items():
-        facts = host.facts
-        rows.append((name, facts.get("hostname"), facts.get("user"), facts.get("python_version"), facts.get("cpus"), host.address))
-    lines = ["## Environment"]
-    if rows:
-        lines.append(table(("target", "host", "user", "python", "cpus", "address"), rows))
-    for step in story.steps:
-        if step.end is not None and step.end.type == "launch":
-            lines += _launch(step.end)
-    if story.header:
-        lines.append(f"runbook {story.header.version}; playbook `{story.header.playbook}` (sha256 {story.header.playbook_sha256[:12]})")
-    return "\n\n".join(lines) if len(lines) > 1 else ""
-
-
-def _launch(end: StepEnded) -> list[str]:
-    argv = end.result.get("argv")
-    if not isinstance(argv, list):
-        return []
-    lines = [f"`{end.step}` was started as:\n\n" + fence(" ".join(map(str, argv)), "sh")]
-    versions = end.result.get("versions")
-    if isinstance(versions, dict) and "~unknown" not in versions:
-        lines.append(table(("package", "version"), sorted(versions.items())))
-    return lines
-
-
-def _steps(story: Story) -> str:
-    rows = [_row(number, step) for number, step in enumerate(story.steps, 1)]
-    return "## All steps\n\n" + table(("#", "step", "type", "host", "verdict", "took", "what"), rows) if rows else ""
-
-
-def _row(number: int, step: StepStory) -> tuple[Any, ...]:
-    end, start = step.end, step.start
-    if end is None:
-        return (number, start.step if start else "", start.type if start else "", start.host if start else "", "running", "", "")
-    word = (end.verdict or end.status) + (f" / {end.kind}" if end.kind else "") + (" (ignored)" if end.ignored else "")
-    part = "" if end.part == "main" else f" [{end.part}]"
-    return (number, end.step + part, end.type, end.host, word, format_duration(end.seconds), end.reason[:300])
-
-
-def _files(story: Story) -> str:
-    rows = [(saved.file, saved.bytes, saved.about) for saved in story.evidence]
-    listing = table(("file", "bytes", "what"), rows) if rows else ""
-    return "\n\n".join(part for part in ("## Files", listing, "All events: `events.jsonl`.") if part)
+        shown.append(
+            f"*Cut to fit {limit} ({'; '.join(what)}). The whole is in the run's folder: "
+            "`events.jsonl`, and `runbook report RUN --format html` makes a page of it.*"
+        )
+    return "\n\n".join(shown) + "\n"

@@ -1,13 +1,21 @@
 """The Markdown transcript: the reader's order, and nothing from a host can break its form."""
 
+import os
 import re
 
-from hypothesis import given
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
-from runbook.model.event import EvidenceSaved, RunEnded, StepEnded, StepStarted
+from runbook.model.event import EvidenceSaved, PhaseReached, RunEnded, SampleTaken, StepEnded, StepStarted
+from runbook.model.sample import GpuSample, Sample, Seen
 from runbook.model.verdict import Diagnosis, Evidence
+from runbook.render.budget import Budget
 from runbook.render.markdown import cell, fence, markdown
+from runbook.render.marks import prose
+from runbook.render.story import tell
+from tests.render.histories import histories
 from tests.render.test_summary import HEADER
 
 CLAIM = {"that": "a > 4", "because": "it must", "outcome": "false", "note": "", "parts": [{"source": "a", "value": "1.09"}]}
@@ -58,3 +66,102 @@ def test_any_output_of_a_host_leaves_fences_closed(text):
     made = markdown(run(result={"stderr": text, "claims": [CLAIM]}))
     fences = [line for line in made.splitlines() if re.match(r"^`{3,}", line)]
     assert len(fences) % 2 == 0
+
+
+MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+
+def html_of(text: str) -> str:
+    """All raw HTML that a Markdown reader would hand to a browser."""
+    found = []
+    for token in MARKDOWN.parse(text):
+        for part in [token, *(token.children or [])]:
+            if part.type in ("html_block", "html_inline"):
+                found.append(part.content)
+            assert part.type not in ("link_open", "image"), f"a link from a host's text: {part.attrs}"
+    return "\n".join(found)
+
+
+def has_room(text: str) -> None:
+    """What every transcript keeps: its form, and nothing that steers a reader's screen, page or tracker."""
+    opened = [line for line in text.splitlines() if re.match(r"^`{3,}", line)]
+    assert len(opened) % 2 == 0
+    assert all(char.isprintable() or char in "\n\u2060" for char in text)
+    tags = re.findall(r"<[^>]*>?", html_of(text))
+    assert set(tags) <= {"<details>", "</details>", "<summary>", "</summary>", "<code>", "</code>"}
+    assert all(tags.count(tag) == tags.count(f"</{tag[1:]}") for tag in ("<details>", "<summary>", "<code>"))
+    prose = re.sub(r"(?ms)^(`{3,}).*?^\1$", "", text)
+    assert not re.search(r"(?m)^/\w|^::", prose), "a quick action or a workflow command"
+
+
+@settings(max_examples=int(os.environ.get("RUNBOOK_EXAMPLES", "15")), deadline=None, suppress_health_check=list(HealthCheck))
+@given(histories(), st.integers(2_000, 20_000))
+def test_any_history_fits_any_budget_with_its_verdict_and_its_form(events, budget):
+    text = markdown(events, budget)
+    assert len(text.encode()) <= budget
+    has_room(text)
+    closing = tell(events).closing
+    assert text.startswith("# ")
+    assert (f": {cell(closing.verdict)}" if closing else "still running") in text.splitlines()[0]
+    step = tell(events).deciding()
+    assert ("## The step: " in text) == (step is not None)
+    assert ("## Evidence" in text) == (step is not None and step.end.diagnosis is not None)
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@given(histories(), st.integers(2_000, 9_000))
+def test_a_limit_in_characters_counts_characters(events, limit):
+    text = markdown(events, Budget(chars=limit))
+    assert len(text) <= limit
+    has_room(text)
+
+
+def full_run() -> list:
+    """A failing run with something for every section."""
+    events = run(result={"stderr": "\n".join(f"line {n}" for n in range(100))})
+    patch = StepEnded(step="taps", type="patch", status="passed", verdict="passed", seconds=1.0, result={"diff": "+x\n" * 900}, t=1.2)
+    launch = StepEnded(
+        step="srv",
+        type="launch",
+        status="passed",
+        verdict="passed",
+        seconds=1.0,
+        result={"argv": ["serve", "--x=a b"]},
+        reason="r" * 250,
+        t=1.4,
+    )
+    sample = [
+        SampleTaken(
+            step="srv",
+            t=t,
+            sample=Sample(t=t, host="h", host_t=t, boot_id="b", gpus=Seen((GpuSample(index=0, name="g", used=int(t), total=9),))),
+        )
+        for t in (1.2, 2.2)
+    ]
+    return [HEADER, patch, launch, *sample, *([launch] * 40), PhaseReached(step="check", server="s", phase="load", t=1.6), *events[1:]]
+
+
+def test_parts_go_in_one_fixed_order_and_the_end_says_which_and_where_the_whole_is():
+    whole = markdown(full_run(), 200_000)
+    assert "Cut to fit" not in whole and "serve '--x=a b'" in whole and "What moved" in whole
+    heads = ["Raw output", "What moved", "Environment", "All steps"]
+    gone: list[str] = []
+    for budget in range(len(whole.encode()), 2_000, -200):
+        text = markdown(full_run(), budget)
+        missing = [head for head in heads if f"## {head}" not in text]
+        assert set(gone) <= set(missing), f"{gone} came back at {budget}"
+        gone += [head for head in heads if head in missing and head not in gone]
+        assert "## Evidence" in text and "line 99" in text and "## The step: `check`" in text
+        assert "Cut to fit" in text or not missing
+    assert gone.index("Raw output") < gone.index("What moved") < gone.index("Environment"), gone
+    assert "left out: raw output, plots" in text and "events.jsonl" in text and "--format html" in text
+
+
+def test_a_budget_that_cannot_hold_the_verdict_is_refused():
+    with pytest.raises(ValueError, match=r"2,000"):
+        markdown(run(), 1_999)
+
+
+def test_what_our_sentences_mark_as_code_stays_code_and_addresses_can_be_copied():
+    assert cell("step `a|b` of root@box, see @all") == "step `a\\|b` of root@box, see @\u2060all"
+    assert prose("1. not a list") == "1\\. not a list" and prose("/close") == "\\/close" and prose("# x") == "\\# x"
