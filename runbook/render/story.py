@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 import msgspec
 
@@ -59,7 +60,7 @@ class Story(msgspec.Struct, kw_only=True):
         return self.ended or self.suspended
 
     @property
-    def state(self) -> str:
+    def state(self) -> Literal["ended", "suspended", "running"]:
         """ended, suspended or running."""
         return "ended" if self.ended else "suspended" if self.suspended else "running"
 

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
+from runbook.model.answer import Cleanup, RunAnswer, StepRow, Transcript
 from runbook.model.event import AnyEvent, StepEnded
 from runbook.render.story import Story, tell
 
@@ -20,45 +22,42 @@ def summary(events: Iterable[AnyEvent], folder: str, files: dict[str, str | None
     story = tell(events)
     closing = story.closing
     header = story.header
-    answer: dict[str, Any] = {
-        "run": header.run if header else None,
-        "playbook": header.playbook if header else None,
-        "state": story.state,
-        "verdict": closing.verdict if closing else None,
-        "kind": closing.kind if closing else None,
-        "exit_code": closing.exit_code if closing else None,
-        "reason": closing.reason if closing else "",
-        "steps": [_step(step.end) for step in story.steps if step.end is not None],
-        "findings": [msgspec.to_builtins(finding) for finding in story.findings],
-        "cleanup": {"status": story.ended.cleanup if story.ended else "none"},
-        "left_behind": closing.left_behind if closing else [],
-        "next": closing.next if closing else [],
-        "transcript": {"dir": folder, "events": f"{folder}/events.jsonl", "markdown": files.get("markdown"), "html": files.get("html")},
-    }
     deciding = story.deciding()
-    if deciding and deciding.end and deciding.end.diagnosis:
-        answer["diagnosis"] = msgspec.to_builtins(deciding.end.diagnosis)
-    if story.suspended and not story.ended:
-        answer["expires"] = story.suspended.expires
-    return bounded(cut(answer))
+    answer = RunAnswer(
+        run=header.run if header else None,
+        playbook=header.playbook if header else None,
+        state=story.state,
+        verdict=closing.verdict if closing else None,
+        kind=closing.kind if closing else None,
+        exit_code=closing.exit_code if closing else None,
+        reason=closing.reason if closing else "",
+        steps=[_step(step.end) for step in story.steps if step.end is not None],
+        findings=story.findings,
+        cleanup=Cleanup(status=story.ended.cleanup if story.ended else "none"),  # type: ignore[arg-type]
+        left_behind=closing.left_behind if closing else [],
+        next=closing.next if closing else [],
+        transcript=Transcript(dir=folder, events=f"{folder}/events.jsonl", markdown=files.get("markdown"), html=files.get("html")),
+        diagnosis=deciding.end.diagnosis or UNSET if deciding and deciding.end else UNSET,
+        expires=story.suspended.expires if story.suspended and not story.ended else UNSET,
+    )
+    return bounded(cut(msgspec.to_builtins(answer)))
 
 
-def _step(end: StepEnded) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "id": end.step,
-        "type": end.type,
-        "host": end.host,
-        "status": end.status,
-        "verdict": end.verdict,
-        "seconds": round(end.seconds, 3),
-    }
-    optional = {"kind": end.kind, "reason": end.reason, "item": end.item, "ignored": end.ignored or None}
-    row.update({key: value for key, value in optional.items() if value not in (None, "")})
-    if end.attempt > 1:
-        row["attempt"] = end.attempt
-    if end.part != "main":
-        row["part"] = end.part
-    return row
+def _step(end: StepEnded) -> StepRow:
+    return StepRow(
+        id=end.step,
+        type=end.type,
+        host=end.host,
+        status=end.status,  # type: ignore[arg-type]
+        verdict=end.verdict,
+        seconds=round(end.seconds, 3),
+        kind=end.kind or UNSET,
+        reason=end.reason or UNSET,
+        item=UNSET if end.item is None else end.item,
+        ignored=end.ignored or UNSET,
+        attempt=end.attempt if end.attempt > 1 else UNSET,
+        part=end.part if end.part != "main" else UNSET,  # type: ignore[arg-type]
+    )
 
 
 def cut(value: Any, cap: int = TEXT_CAP) -> Any:
