@@ -31,6 +31,7 @@ COMMANDS: dict[str, Entry] = {
     "runs": Entry("runs", "List the runs on this machine."),
     "show": Entry("show", "Show what a run did and why it ended so."),
     "cancel": Entry("cancel", "End a suspended run: its cleanup, then what is still owed."),
+    "post": Entry("post", "Post a run's transcript to a ticket; a second post changes the first."),
     "steps": Entry("steps", "List the step types, or describe one."),
     "schema": Entry("schema", "Print the JSON Schema of a playbook."),
     "list": Entry("list", "List the playbooks that can be run by name."),
