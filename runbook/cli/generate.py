@@ -1,13 +1,18 @@
-"""Files that are made from the step types and committed: the schema for editors and the reference page."""
+"""Files that are made from the structs and committed: the schemas of playbook, journal and answers, and the reference page."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from runbook.cli.sources import PACKAGE
+from runbook.model.answer import InvalidAnswer, RunAnswer
+from runbook.model.event import AnyEvent
 from runbook.playbook.reference import steps_page
-from runbook.playbook.schema import playbook_schema
+from runbook.playbook.schema import DIALECT, playbook_schema
 from runbook.steps import TABLE
 
 ROOT = PACKAGE.parent
@@ -15,13 +20,33 @@ REPAIR = "make generate"
 
 
 def schema_text() -> str:
-    """The schema as it is committed."""
-    return json.dumps(playbook_schema(TABLE), indent=2, ensure_ascii=False) + "\n"
+    """The playbook's schema as it is committed."""
+    return _text(playbook_schema(TABLE))
+
+
+def _text(schema: dict[str, Any]) -> str:
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def events_schema() -> dict[str, Any]:
+    """One line of `events.jsonl`. Events may gain keys; those that are there keep their meaning within a format number."""
+    (union,), defs = msgspec.json.schema_components([AnyEvent], ref_template="#/$defs/{name}")
+    return {"$schema": DIALECT, "title": "one line of events.jsonl", "anyOf": union["anyOf"], "$defs": defs}
+
+
+def run_schema() -> dict[str, Any]:
+    """What `run`, `show` and `cancel` print with `--json`: a run, or why nothing ran."""
+    forms, defs = msgspec.json.schema_components([RunAnswer, InvalidAnswer], ref_template="#/$defs/{name}")
+    return {"$schema": DIALECT, "title": "the answer of runbook run --json", "anyOf": list(forms), "$defs": defs}
 
 
 def generated() -> dict[Path, str]:
     """Every generated file and what it should hold."""
-    return {ROOT / "schemas" / "playbook.schema.json": schema_text(), ROOT / "docs" / "reference" / "steps.md": steps_page(TABLE)}
+    schemas = {"playbook": schema_text(), "run": _text(run_schema()), "events": _text(events_schema())}
+    return {
+        **{ROOT / "schemas" / f"{name}.schema.json": text for name, text in schemas.items()},
+        ROOT / "docs" / "reference" / "steps.md": steps_page(TABLE),
+    }
 
 
 def write_all() -> list[Path]:

@@ -1,0 +1,99 @@
+"""What commands print with `--json`: public keys. `schemas/run.schema.json` is made from here.
+
+A key that is left out does not apply; a key that is null is not known yet.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Union
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from runbook.model.verdict import EXIT_CODES, EXIT_TERMINATED, Diagnosis, Finding
+
+Word = Annotated[str, Meta(description="a verdict", extra_json_schema={"enum": sorted(EXIT_CODES)})]
+Code = Annotated[int, Meta(description="the exit code", extra_json_schema={"enum": sorted({*EXIT_CODES.values(), EXIT_TERMINATED})})]
+Unix = Annotated[float, Meta(description="unix time, seconds")]
+
+
+class StepRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One end of a step: on one host, of one attempt and loop item. `part` is left out for the main part."""
+
+    id: str
+    type: str
+    host: str
+    status: Literal["passed", "failed", "skipped", "unknown"]
+    verdict: Annotated[Union[Word, None], Meta(description="null for a skipped step")]
+    seconds: float
+    kind: Union[str, UnsetType] = UNSET
+    reason: Union[str, UnsetType] = UNSET
+    item: Union[int, UnsetType] = UNSET
+    ignored: Union[bool, UnsetType] = UNSET
+    attempt: Union[int, UnsetType] = UNSET
+    part: Union[Literal["rescue", "always", "cleanup"], UnsetType] = UNSET
+
+
+class Cleanup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How cleanup went; none when there was nothing to clean up, or it has not begun."""
+
+    status: Literal["passed", "failed", "none"]
+
+
+class Transcript(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the run is written; a path is null when there is no such file."""
+
+    dir: str
+    events: str
+    markdown: Union[str, None] = None
+    html: Union[str, None] = None
+
+
+class RunAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A run, as `run`, `cancel` and `show` print it. At most 32 KB, texts at most 2 KB each; `cut` names what went and its file.
+
+    `verdict`, `kind` and `exit_code` are null while the run goes on; then `step`, `phase` and `moved` say where it is.
+    """
+
+    run: Union[str, None]
+    playbook: Union[str, None]
+    state: Literal["ended", "suspended", "running"]
+    verdict: Union[Word, None]
+    kind: Union[str, None]
+    exit_code: Union[Code, None]
+    reason: str
+    steps: list[StepRow]
+    findings: list[Finding]
+    cleanup: Cleanup
+    left_behind: list[str]
+    next: Annotated[list[str], Meta(description="commands and changes to try next")]
+    transcript: Transcript
+    diagnosis: Annotated[Union[Diagnosis, UnsetType], Meta(description="of the step that decided")] = UNSET
+    expires: Annotated[Union[Unix, UnsetType], Meta(description="when a suspended run is ended by its keeper")] = UNSET
+    step: Union[str, UnsetType, None] = UNSET
+    phase: Union[str, UnsetType, None] = UNSET
+    moved: Union[str, UnsetType] = UNSET
+    stale: Annotated[
+        Union[Literal["expired", "lost"], UnsetType, None],
+        Meta(description="`show`: the journal is behind, since a suspension has expired or the controller has died"),
+    ] = UNSET
+    cut: Union[list[str], UnsetType] = UNSET
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One mistake; the place is null for one of the command line."""
+
+    code: str
+    severity: Literal["error", "warning"]
+    file: Union[str, None]
+    line: Union[int, None]
+    col: Union[int, None]
+    summary: str
+    hint: Union[str, None]
+
+
+class InvalidAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Nothing ran: a usage error or an invalid playbook, exit code 2. `validate` prints it for valid ones too."""
+
+    verdict: Literal["invalid", "passed"]
+    diagnostics: list[Problem]
