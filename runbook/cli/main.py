@@ -73,8 +73,9 @@ class LazyGroup(click.Group):
 
 EPILOG = """\b
 Exit codes: 0 passed, 1 failed, 2 invalid, 3 hung, 4 slow, 5 crashed,
-6 unreachable, 7 wrong check or server or experiment, 8 resource held or
-refused, 9 undecided, 70 a bug in runbook, 130 interrupted."""
+6 unreachable, 7 wrong check or server or invalid experiment, 8 resource
+held or refused, 9 undecided, 70 error (a bug in runbook), 130 interrupted
+(143 by SIGTERM)."""
 
 
 @click.command(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
