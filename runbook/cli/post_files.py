@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import click
 import msgspec
 
 from runbook.engine.redact import Mask, looks_secret
@@ -79,17 +78,14 @@ def _events(folder: Path, events: list[AnyEvent]) -> bytes:
 
 
 def _page(folder: Path, events: list[AnyEvent]) -> bytes:
-    path = folder / "transcript.html"
-    if not path.is_file():
-        raise click.UsageError(f"{folder.name} holds no transcript.html: attach md or zip")
-    return path.read_bytes()
+    from runbook.render.html import html
+
+    return html(events).encode()
 
 
 def _archive(folder: Path, events: list[AnyEvent], mask: Mask) -> bytes:
     """All forms and the evidence, masked one by one; equal runs give equal archives."""
-    members = {kind.name: kind.make(folder, events) for key, kind in KINDS.items() if key not in ("zip", "html")}
-    if (folder / "transcript.html").is_file():
-        members["transcript.html"] = _page(folder, events)
+    members = {kind.name: kind.make(folder, events) for key, kind in KINDS.items() if key != "zip"}
     for path in sorted((folder / "evidence").rglob("*")):
         if path.is_file() and not path.is_symlink() and path.stat().st_size <= MOST_IN_ARCHIVE:
             members[path.relative_to(folder).as_posix()] = path.read_bytes()

@@ -52,6 +52,7 @@ class Roundup(Tracker):
 
     def find(self, client: Client, draft: Draft) -> Comment | None:
         """Our message, on the issue or not yet: the answer may have been lost before it was linked."""
+        self._get(client, f"issue/{self._number}")  # a message for an issue that is not there would lie about for ever
         key = self._key(draft)
         rows = self._rows(client, f"msg?messageid={quote(key, safe='')}&@fields=messageid,creator")
         ours = [row for row in rows if row.get("messageid") == key]
