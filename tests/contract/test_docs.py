@@ -144,9 +144,14 @@ def test_every_hosts_yaml_in_the_documentation_loads(page, text, tmp_path):
 
 
 def test_every_command_is_documented():
-    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    missing = [known for known in COMMANDS if not re.search(rf"runbook {known}\b|`{known}`", text)]
-    assert not missing, f"nowhere told of: {missing}"
+    told = {words[0] for page in PAGES for words in commands(page)}
+    assert not (missing := set(COMMANDS) - told), f"nowhere told of: {missing}"
+
+
+def test_every_package_is_in_the_architecture():
+    page = (ROOT / "docs" / "concepts" / "architecture.md").read_text(encoding="utf-8")
+    packages = {path.parent.name for path in (ROOT / "runbook").glob("*/__init__.py")}
+    assert not (missing := packages - set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))), missing
 
 
 def test_every_rule_on_the_page_of_verdicts_exists():
@@ -174,7 +179,7 @@ def test_every_make_target_that_is_named_exists():
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
     for page in PAGES:
         text = "\n".join([*blocks(page, "sh", "console"), *re.findall(r"`([^`\n]+)`", prose(page))])
-        for target in re.findall(r"(?:^|\s)make (?:[A-Z_]+=\S+ )?([a-z-]+)", text):
+        for target in re.findall(r"^(?:\$ )?make (?:[A-Z_]+=\S+ )?([a-z-]+)", text, re.MULTILINE):
             assert target in targets, f"{name(page)}: make {target}"
 
 
