@@ -13,6 +13,7 @@ from runbook.model.units import format_duration, format_size
 from runbook.model.verdict import Diagnosis
 from runbook.render.inert import one_line
 from runbook.render.marks import bullets, cell, code, details, fence, prose, table
+from runbook.render.phases import phase_spans
 from runbook.render.series import Series, series
 from runbook.render.sparks import sparks
 from runbook.render.story import StepStory, Story, tell
@@ -176,12 +177,12 @@ def _phases(step: StepStory, last_t: float) -> list[tuple[Any, ...]]:
     told = step.end.result.get("phases") if step.end else None
     if step.end and _are_mappings(told) and told:
         return [(step.end.step, p.get("name"), _time(p.get("start")), _time(p.get("seconds")), _ranks(p.get("ranks"))) for p in told]
+    begun = step.start.t if step.start else None
     rows = []
-    for phase, following in zip(step.phases, [*step.phases[1:], None], strict=False):
-        until = following.t if following else (step.end.t if step.end else last_t)
-        began = max(0.0, phase.t - (step.start.t if step.start else phase.t))
-        rank = "" if phase.rank is None else phase.rank
-        rows.append((phase.server or phase.step, phase.phase, format_duration(began), format_duration(max(0.0, until - phase.t)), rank))
+    for span in phase_spans(step, last_t):
+        after = format_duration(max(0.0, span.phase.t - begun)) if begun is not None else ""
+        took = "not ended" if span.open and step.end is None else format_duration(span.end - span.phase.t)
+        rows.append((span.lane, span.phase.phase, after, took, ""))
     return rows
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from runbook.model.units import format_duration, format_size
@@ -37,8 +38,7 @@ def _name(curve: Series) -> str:
 
 def rates(points: Sequence[Point]) -> list[Point]:
     """The gain per second between two looks, at the later one."""
-    pairs = zip(points, points[1:], strict=False)
-    return [Point(b.t, max(0.0, b.value - a.value) / (b.t - a.t)) for a, b in pairs if b.t > a.t]
+    return [Point(b.t, max(0.0, b.value - a.value) / (b.t - a.t)) for a, b in itertools.pairwise(points) if b.t > a.t]
 
 
 def _blocks(curve: Series, begin: float, end: float, width: int) -> str:

@@ -176,7 +176,7 @@ middle = st.one_of(
     ),
     st.builds(ActionStarted, t=times, id=st.sampled_from(["a1", "a2"]), step=steps, host=words, action=words, detail=results),
     st.builds(ActionEnded, t=times, id=st.sampled_from(["a1", "a2"]), step=steps, host=words, action=words, ok=st.booleans(), error=texts),
-    st.builds(PhaseReached, t=times, step=steps, server=words, phase=words, rank=st.none() | st.integers(0, 2), line=texts),
+    st.builds(PhaseReached, t=times, step=steps, server=words, phase=words, rank=st.none() | st.integers(0, 2), line=texts, label=words, ended=st.booleans()),
     st.builds(SampleTaken, t=times, step=steps, sample=samples),
     st.builds(Moved, t=times, step=steps, host=words, phase=st.none() | words, text=texts, elapsed_s=seconds),
     st.builds(Found, t=times, finding=st.builds(Finding, code=words, text=texts)),
