@@ -14,7 +14,7 @@ from . import files
 from .errors import OpError
 from .safetensors_file import read_safetensors
 from .tensors import DAMAGED, Fault, Listing, Tensor, TensorFileError, numbered
-from .torch_file import read_torch
+from .torch_file import ARCHIVE, read_torch
 
 MOST_FILES = 5000
 MOST_INDEX = 64 << 20
@@ -51,7 +51,7 @@ def _file(path: str) -> Tuple[Listing, int]:
     with os.fdopen(fd, "rb") as stream:
         info = os.fstat(fd)
         try:
-            if path.endswith(TORCH_ENDS):
+            if path.endswith(TORCH_ENDS) or os.pread(fd, 4, 0) == ARCHIVE:
                 listing = read_torch(stream, info.st_size, path)
             else:
                 listing = read_safetensors(lambda offset, length: _read_at(fd, offset, length), info.st_size, path)

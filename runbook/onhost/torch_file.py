@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from .tensors import BITS, MOST_FAULTS, MOST_HEADER, Fault, Listing, Tensor, TensorFileError, bytes_of, elements, numbered
 from .torch_pickle import Storage, View, read_pickle
 
+ARCHIVE = b"PK\x03\x04"
 MOST_LEAVES = 1_000_000
 MOST_DEPTH = 20
 _LOCAL_HEADER = 30  # bytes before a record's name; the lengths of name and extra field are its last four
@@ -19,7 +20,7 @@ _LOCAL_HEADER = 30  # bytes before a record's name; the lengths of name and extr
 def read_torch(stream: Any, size: int, file: str) -> Listing:
     """The tensors of an open archive, nested dictionaries joined by dots. Raises TensorFileError."""
     start = stream.read(8)
-    if start[:4] != b"PK\x03\x04":
+    if start[:4] != ARCHIVE:
         raise _no_archive(start, size)
     try:
         archive = zipfile.ZipFile(_Bounded(stream))

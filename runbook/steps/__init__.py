@@ -26,6 +26,7 @@ WHERE = {
     "run": "run.Run",
     "copy": "copy.Copy",
     "fetch": "fetch.Fetch",
+    "checkpoint": "checkpoint.Checkpoint",
     "set": "set_.Set",
 }
 
