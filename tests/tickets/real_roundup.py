@@ -53,7 +53,9 @@ class RealRoundup:
         self.lose: Callable[[dict[str, Any]], bool] = lambda environ: False
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         self.http = httpx.Client(
-            base_url=self.url, auth=(USER, PASSWORD), headers={"X-Requested-With": "rest", "Origin": self.url.rstrip("/"), "Referer": self.url}
+            base_url=self.url,
+            auth=(USER, PASSWORD),
+            headers={"X-Requested-With": "rest", "Origin": self.url.rstrip("/"), "Referer": self.url},
         )
 
     def close(self) -> None:
