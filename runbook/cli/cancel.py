@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import functools
 import os
+import re
+from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
 from runbook.cli import store
+from runbook.engine.journal import EVENTS
+from runbook.engine.redact import looks_secret
 from runbook.model.clock import SystemClock
 from runbook.model.event import RunStarted
 from runbook.model.playbook import Playbook, Target
@@ -44,15 +48,33 @@ def command(run: str, as_json: bool) -> int:
         return EXIT_CODES["refused"]
     repair_torn_line(folder)
     clock = SystemClock()
-    options = Options(run=header.run, dir=str(folder), overrides=header.overrides, check=header.check, no_suspend=True, argv=header.argv)
+    secrets, unset = secrets_of(folder, header)
+    for name in unset:
+        click.echo(f"the secret {name} is not set now, so it cannot be masked: the server's log is not fetched", err=True)
+    options = Options(
+        run=header.run,
+        dir=str(folder),
+        overrides=header.overrides,
+        check=header.check,
+        no_suspend=True,
+        argv=header.argv,
+        unmasked=unset,
+    )
     playbook = rebuild(header)
-    secrets = {name: os.environ[name] for name in header.secrets if os.environ.get(name)}
     runtime = perform.runtime(playbook, options, secrets, clock, first=len(events), cwd=header.controller.get("cwd"))
     with live.follower(clock, quiet=False) as follower:
         runtime.journal.follow(follower.follow)
         ended = cancel(runtime, events, functools.partial(perform.leave, options, as_json))
     perform.finish(folder, as_json)
     return EXIT_CODES["passed"] if ended.cleanup != "failed" else ended.exit_code
+
+
+def secrets_of(folder: Path, header: RunStarted) -> tuple[dict[str, str], list[str]]:
+    """The run's secrets that the environment gives now, and the names of those that were masked then and cannot be now."""
+    journal = (folder / EVENTS).read_text("utf-8", "replace")
+    masked = set(re.findall(r"\*\*\*(\w+)\*\*\*", journal)) & {*header.secrets, *filter(looks_secret, header.overrides)}
+    known = {name: os.environ[name] for name in {*header.secrets, *masked} if os.environ.get(name)}
+    return known, sorted(masked - set(known))
 
 
 def rebuild(header: RunStarted) -> Playbook:

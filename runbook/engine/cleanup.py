@@ -153,6 +153,10 @@ _PAY = {"launch": _stop_launch, "patch": _restore_patch, "keeper": _retire_keepe
 def save_log(runtime: Runtime, host: Host, launched: Launched) -> None:
     """Bring what a server wrote in this run into evidence/, before its file goes."""
     begin = launched.state.log_offset
+    if runtime.options.unmasked:
+        unset = ", ".join(runtime.options.unmasked)
+        runtime.find("log_not_fetched", f"{launched.state.log}: it cannot be masked, since {unset} is not set now", launched.step)
+        return
     try:
         size = host.read(launched.state.log, 0, 0).size
         if size - begin > LOG_CAP:

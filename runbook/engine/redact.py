@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 SHORTEST = 6
 """A shorter value would blank ordinary text; it is refused before the run starts."""
@@ -28,7 +28,8 @@ def forms(value: str) -> set[str]:
     for piece in [value, *value.splitlines()]:
         if len(piece) < SHORTEST:
             continue
-        found |= {piece, quote(piece, safe=""), json.dumps(piece)[1:-1], json.dumps(piece, ensure_ascii=False)[1:-1], shlex.quote(piece)}
+        found |= {piece, quote(piece), quote(piece, safe=""), quote_plus(piece), shlex.quote(piece), repr(piece)[1:-1]}
+        found |= {json.dumps(piece)[1:-1], json.dumps(piece, ensure_ascii=False)[1:-1]}
         found |= _base64_forms(piece.encode())
     return {form for form in found if len(form) >= SHORTEST}
 
@@ -45,20 +46,20 @@ def _base64_forms(data: bytes) -> set[str]:
 
 
 class Mask:
-    """Replaces secrets by `***NAME***` in text, bytes and plain data. Idempotent."""
+    """Replaces secrets by `***NAME***` in text, bytes and plain data. Idempotent.
+
+    Texts are cut before they get here: a last line, a window of a log, a piece of output. So what begins a secret at the end of a
+    text, or ends one at its beginning, goes as well.
+    """
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         pairs = sorted(((form, name) for name, value in secrets.items() for form in forms(value)), key=lambda pair: -len(pair[0]))
         self._names = dict(reversed(pairs))
-        self._longest = max((len(form.encode()) for form, _ in pairs), default=0)
         self._text = re.compile("|".join(re.escape(form) for form, _ in pairs)) if pairs else None
-        self._bytes = re.compile(b"|".join(re.escape(form.encode()) for form, _ in pairs)) if pairs else None
+        self._heads = {form[:end]: name for form, name in reversed(pairs) for end in range(SHORTEST, len(form))}
+        self._tails = {form[-end:]: name for form, name in reversed(pairs) for end in range(SHORTEST, len(form))}
+        self._longest = len(pairs[0][0]) - 1 if pairs else 0
         self.count = 0
-
-    @property
-    def overlap(self) -> int:
-        """Bytes to hold back from a chunk so that no secret is cut in two."""
-        return max(0, self._longest - 1)
 
     def text(self, value: str) -> str:
         """The text without secrets."""
@@ -66,15 +67,27 @@ class Mask:
             return value
         masked, count = self._text.subn(lambda found: f"***{self._names[found[0]]}***", value)
         self.count += count
-        return masked
+        return self._ends(masked)
+
+    def _ends(self, value: str) -> str:
+        """Without the parts of secrets that the text's ends cut off; the longest counts."""
+        for length in range(min(self._longest, len(value)), SHORTEST - 1, -1):
+            if name := self._heads.get(value[-length:]):
+                self.count += 1
+                value = f"{value[:-length]}***{name}***"
+                break
+        for length in range(min(self._longest, len(value)), SHORTEST - 1, -1):
+            if name := self._tails.get(value[:length]):
+                self.count += 1
+                value = f"***{name}***{value[length:]}"
+                break
+        return value
 
     def bytes(self, value: bytes) -> bytes:
-        """The bytes without secrets."""
-        if self._bytes is None:
+        """The bytes without secrets; what is not UTF-8 stays as it is."""
+        if self._text is None:
             return value
-        masked, count = self._bytes.subn(lambda found: f"***{self._names[found[0].decode()]}***".encode(), value)
-        self.count += count
-        return masked
+        return self.text(value.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def value(self, value: Any) -> Any:
         """Plain data without secrets, keys included."""

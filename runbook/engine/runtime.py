@@ -31,6 +31,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     check: bool = False
     no_suspend: bool = False
     argv: list[str] = []
+    unmasked: list[str] = []
+    """Secrets of this run whose values are not known any more: texts that may hold them are not brought here."""
 
 
 class Runtime:

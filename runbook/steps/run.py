@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from runbook.hosts.base import Completed, RemoteError
 from runbook.model.fields import ShellText
+from runbook.model.playbook import DEFAULT_CAP
 from runbook.model.units import format_duration
 from runbook.steps.base import Step, StepContext, StepResult
 
@@ -25,8 +26,9 @@ class RunExpect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Run a shell script or a command on the host.
 
-    The script travels as data, never as an argument, and runs with `set -eu` and, where there is bash, `pipefail`. When the time box ends, the ladder runs on its
-    process group and the step says whether it is gone. A background child that keeps the output open is a finding, not a wait.
+    The script travels as data, never as an argument, and runs with `set -eu` and, where there is bash, `pipefail`. When the time
+    box ends, the ladder runs on its process group and the step says whether it is gone. A background child that keeps the output
+    open is a finding, not a wait.
     """
 
     TYPE: ClassVar[str] = "run"
@@ -88,11 +90,14 @@ class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         stdin = self.stdin.encode()
         if self.sudo:
             argv, shell, stdin = _through_sudo(argv, shell, env, stdin)
-        return ctx.host.run(argv, shell=shell, env=env, cwd=self.cwd, stdin=stdin, timeout_s=box, on_output=show, marker=ctx.run.id)
+        return ctx.host.run(
+            argv, shell=shell, env=env, cwd=self.cwd, stdin=stdin, timeout_s=box, keep_bytes=DEFAULT_CAP, on_output=show, marker=ctx.run.id
+        )
 
     def _result(self, ctx: StepContext, done: Completed) -> StepResult:
-        stdout, stderr = _shown(done.stdout, done.stdout_dropped), _shown(done.stderr, done.stderr_dropped)
-        for name, data in (("stdout", done.stdout), ("stderr", done.stderr)):
+        out, err = _joined(done.stdout, done.stdout_dropped), _joined(done.stderr, done.stderr_dropped)
+        stdout, stderr = out.decode("utf-8", "backslashreplace"), err.decode("utf-8", "backslashreplace")
+        for name, data in (("stdout", out), ("stderr", err)):
             if len(data) > 4096:
                 ctx.evidence(f"{name}.txt", data, f"{name} of `{ctx.step}`")
         fields: dict[str, Any] = {
@@ -127,9 +132,13 @@ def _through_sudo(argv: list[str], shell: str, env: dict[str, str], stdin: bytes
     return ["sudo", "-n", "env", *variables, "sh", "-c", reader], "", shell.encode()
 
 
-def _shown(data: bytes, dropped: int) -> str:
-    text = data.decode("utf-8", "backslashreplace")
-    return f"{text}\n[{dropped} bytes left out of the middle]" if dropped else text
+def _joined(data: bytes, dropped: int) -> bytes:
+    """Head and tail of a long output in whole lines, with what is between them said: half a line could be half a secret."""
+    if not dropped:
+        return data
+    head, _, cut = data[:DEFAULT_CAP].rpartition(b"\n")
+    rest, _, tail = data[DEFAULT_CAP:].partition(b"\n")
+    return b"%s\n[%d bytes left out here]\n%s" % (head, dropped + len(cut) + len(rest), tail)
 
 
 def _last(text: str, count: int = LAST_LINES) -> str:

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
@@ -62,3 +62,17 @@ def test_names_that_only_sound_like_one(name):
 
 def test_a_short_secret_is_named_not_masked():
     assert list(too_short({"A": "12345", "B": "123456"})) == ["A"]
+
+
+@pytest.mark.parametrize("cut", range(6, len(TOKEN)))
+def test_a_text_that_was_cut_inside_a_secret_keeps_no_part_of_it(cut):
+    mask = Mask({"HF": TOKEN})
+    assert mask.text(f"before {TOKEN[:cut]}") == "before ***HF***"
+    assert mask.text(f"{TOKEN[-cut:]} after") == "***HF*** after"
+    assert mask.bytes(b"\xff" + TOKEN[:cut].encode()) == b"\xff***HF***"
+
+
+def test_form_encoded_and_python_forms_count():
+    value = "two words/ä'x'"
+    for form in (quote_plus(value), quote(value), repr(value)[1:-1]):
+        assert Mask({"S": value}).text(form) == "***S***"
