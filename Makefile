@@ -3,9 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO_PORT ?= 8000
-export XDG_STATE_HOME ?= $(CURDIR)/.cache/state
 
-.PHONY: demo test check fast generate lint types bench clean setup setup-dev
+.PHONY: demo test check fast generate lint types picture bench clean setup setup-dev
 
 setup: $(VENV)/.stamp-lab
 setup-dev: $(VENV)/.stamp-dev
@@ -47,6 +46,10 @@ fast: setup-dev
 
 generate: setup-dev
 	$(BIN)/runbook schema --write
+
+## The pictures of the README, from two real runs.
+picture: setup
+	@DEMO_PORT=$(DEMO_PORT) $(BIN)/python docs/images/make.py
 
 bench: setup-dev
 	$(BIN)/python tests/benchmarks/bench.py
