@@ -50,6 +50,11 @@ class FakeTransport:
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self._closed = False
 
+    @property
+    def lost(self) -> str | None:
+        """Only a closed one is."""
+        return "it was closed" if self._closed else None
+
     def call(
         self,
         op: str,

@@ -137,12 +137,13 @@ class Session:
         self._nonce = secrets.token_hex(16).encode()
         greeting = self._begin(0, "hello")
         sent = self._clock.now()
+        # Reading first: an account whose start files print more than a pipe holds takes our bytes only when theirs are gone.
+        self._reader = threading.Thread(target=self._read, name="helper reader", daemon=True)
+        self._reader.start()
         try:
             channel.send(payload("dispatch", {"nonce": self._nonce.decode()}))
         except (OSError, EOFError):
             pass  # the reader sees the end too, and `ending` knows why
-        self._reader = threading.Thread(target=self._read, name="helper reader", daemon=True)
-        self._reader.start()
         self.facts = self._hello(greeting, sent, timeout_s)
 
     def _hello(self, greeting: Exchange, sent: float, timeout_s: float) -> HostFacts:
@@ -240,6 +241,11 @@ class Session:
         """Drop an exchange; True when it had not been answered."""
         with self._state_lock:
             return self._pending.pop(exchange.id, None) is not None
+
+    @property
+    def lost(self) -> str | None:
+        """Why there will be no more answers; None while the link is up."""
+        return self._lost
 
     def loss(self) -> LinkLost:
         """The error for calls on a link that is gone."""

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List
 
 from . import files, frames, procs
 from .errors import OpError
@@ -39,7 +39,7 @@ OPS = {
     ),
     "modules": ("find_module",),
     "ops_checkpoint": ("checkpoint", "parameters"),
-    "undo": ("patch", "restore"),
+    "undo": ("patch", "restore", "undo_list"),
     "sampler": ("sample",),
 }
 """Which module has which operations; each module has `OPS = {"name": function(ctx, args, blob) -> (data, blob)}`."""
@@ -226,9 +226,22 @@ def hello(helper: Helper, received: float) -> Dict[str, Any]:
         "cpus": len(os.sched_getaffinity(0)),
         "cwd": procs.read_link("/proc/self/cwd") or "/",
         "scoped": helper.scope is not None,
+        "abandoned": _abandoned(helper.state_dir),
         "received": received,
         "sent": time.time(),
     }
+
+
+def _abandoned(state_dir: str) -> List[Dict[str, str]]:
+    """Files that still carry a patch which nobody will undo by himself: after a reboot, or when a keeper was killed."""
+    if not os.path.isdir(os.path.join(state_dir, "runs")):
+        return []
+    from . import keeper_link, patches, runfolder
+
+    try:
+        return patches.abandoned(state_dir, lambda run: keeper_link.living(runfolder.RunFolder(state_dir, run)) is not None)
+    except (OpError, OSError) as error:
+        return [{"run": "", "id": "", "path": "", "problem": str(error)}]
 
 
 def main(stream: Any, args: Dict[str, Any]) -> None:

@@ -102,24 +102,27 @@ def state_of(folder: RunFolder) -> Dict[str, Any]:
 
 
 def keeper_renew(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
-    """The controller lives: timers and expiries count from now. Raises not_found when the keeper is gone: ensure it again."""
+    """The controller lives: timers and expiries count from now. A keeper that died is replaced, unless the run was retired."""
     folder = _existing(ctx, args)
     folder.renew()
-    _poke(folder)
-    return {}, b""
-
-
-def _poke(folder: RunFolder) -> None:
-    if keeper_link.living(folder) is None:
-        raise OpError("not_found", "the keeper of run %s is gone" % folder.run, "its files stay; start it again")
-    keeper_link.ask(folder, {"op": "poke"})
+    if keeper_link.living(folder) is not None:
+        keeper_link.ask(folder, {"op": "poke"})
+        return {"replaced": False}, b""
+    with locked(folder.lock, START_S + END_S):
+        if read_json(folder.keeper) is None:  # it was retired while we waited; the lock itself made the folder again
+            folder.remove()
+            return {"replaced": False}, b""
+        if keeper_link.living(folder) is None:
+            _start(folder, IDLE_S)
+    return {"replaced": True}, b""
 
 
 def keeper_suspend(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
     """Hold everything until `expires` (unix time); then the keeper stops launches and restores. The next renewal takes it back."""
     folder = _existing(ctx, args)
+    ensure(folder)  # first, since it counts as a renewal
     write_json(folder.suspended, {"expires": float(args["expires"])})
-    _poke(folder)
+    keeper_link.ask(folder, {"op": "poke"})
     return {}, b""
 
 

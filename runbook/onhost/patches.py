@@ -15,7 +15,7 @@ import shlex
 import shutil
 import stat
 import time
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import bytecode
 from .errors import OpError
@@ -27,14 +27,16 @@ MOST_RECORDS = 5000
 
 HOW_TO = """\
 {path}
-was changed by runbook (run {run}, patch {id}). The bytes before the change lie beside this text, in `original`.
+was changed by runbook (run {run}, patch {id}). The bytes before the change lie beside this text, in `original`, those after it in
+`patched`.
 
 See which bytes are there now:
 
     sha256sum {quoted}
         {after}  the patched file: restore it as below
         {before}  the original: nothing to do
-        anything else: somebody edited it since; compare before you overwrite it
+        anything else: somebody edited it since. What they want to keep, without the patch:
+        diff3 -m {quoted} {patched} {original}
 
 Restore it:
 
@@ -43,7 +45,7 @@ Restore it:
     chown {uid}:{gid} {temp}
     touch -d @{seconds} {temp}
     mv {temp} {quoted}
-    rm -f {cache}
+    rm -f {cache} {kept}
 
 Then remove this folder.
 """
@@ -129,6 +131,26 @@ def open_records(state_dir: str, run: str) -> List[Dict[str, Any]]:
     return [record for record in records(state_dir, run) if record["state"] == "open"]
 
 
+def abandoned(state_dir: str, lives: Callable[[str], bool], most: int = 20) -> List[Dict[str, str]]:
+    """Open records that nobody will act on by himself: their run's keeper does not live. At most `most`, for a quick look."""
+    found: List[Dict[str, str]] = []
+    for run in _names(os.path.join(state_dir, "runs")):
+        if len(found) >= most or not _names(os.path.join(state_dir, "runs", run, "undo")) or lives(run):
+            continue
+        found += [{"run": run, "id": record["id"], "path": record["path"]} for record in open_records(state_dir, run)]
+    return found[:most]
+
+
+def look(record: Dict[str, Any]) -> Dict[str, str]:
+    """What the file of a record holds now: `state` is patched, original, edited, missing or unreadable."""
+    try:
+        sha = digest(_read_target(record["path"])[0])
+    except OpError as error:
+        return {"sha256_now": "", "state": "missing" if error.code == "not_found" else "unreadable"}
+    known = {record["sha256_after"]: "patched", record["sha256_before"]: "original"}
+    return {"sha256_now": sha, "state": known.get(sha, "edited")}
+
+
 def view(record: Dict[str, Any]) -> Dict[str, Any]:
     """The part of a record that the controller is told."""
     return {
@@ -143,10 +165,10 @@ def _names(folder: str) -> List[str]:
         return []
 
 
-def _temp_of(path: str, run: str, id: str) -> str:
-    """Where the next bytes are put before the rename. No .py at its end: nothing imports it. Fixed, so that a crash's rest is found."""
+def _beside(path: str, run: str, id: str, end: str) -> str:
+    """A name of ours in the file's folder. No .py at its end: nothing imports it. Fixed, so that a crash's rest is found."""
     folder, name = os.path.split(path)
-    return os.path.join(folder, (".%s.%s-%s" % (name, run, id))[:200] + ".tmp")
+    return os.path.join(folder, (".%s.%s-%s" % (name, run, id))[:200] + end)
 
 
 def _how_to(record: Dict[str, Any], folder: str) -> str:
@@ -160,6 +182,8 @@ def _how_to(record: Dict[str, Any], folder: str) -> str:
         after=record["sha256_after"],
         before=record["sha256_before"],
         original=shlex.quote(os.path.join(folder, "original")),
+        patched=shlex.quote(os.path.join(folder, "patched")),
+        kept=shlex.quote(record["kept"]) if record["kept"] else "",
         temp=shlex.quote(record["temp"]),
         mode=record["mode"],
         uid=record["uid"],
@@ -169,7 +193,7 @@ def _how_to(record: Dict[str, Any], folder: str) -> str:
     )
 
 
-def _write_record(place: RunFolder, record: Dict[str, Any], original: bytes) -> str:
+def _write_record(place: RunFolder, record: Dict[str, Any], original: bytes, patched: bytes) -> str:
     """Put the undo record on disk whole, under its final name in one rename; answers its folder."""
     folder = os.path.join(place.undo, record["id"])
     partial = os.path.join(place.undo, "." + record["id"])
@@ -178,6 +202,7 @@ def _write_record(place: RunFolder, record: Dict[str, Any], original: bytes) -> 
             shutil.rmtree(stale)
     os.mkdir(partial, 0o700)
     atomic_write(os.path.join(partial, "original"), original, 0o600)
+    atomic_write(os.path.join(partial, "patched"), patched, 0o600)
     atomic_write(os.path.join(partial, "HOW_TO_RESTORE.txt"), _how_to(record, folder).encode("utf-8", "surrogateescape"), 0o600)
     write_json(os.path.join(partial, "record.json"), record)
     os.rename(partial, folder)
@@ -248,7 +273,8 @@ def patch(
             "run": run,
             "path": real,
             "asked": path,
-            "temp": _temp_of(real, run, id),
+            "temp": _beside(real, run, id, ".tmp"),
+            "kept": _beside(real, run, id, ".kept") if status.st_nlink > 1 else "",
             "sha256_before": expect_sha256,
             "sha256_after": digest(data),
             "mode": stat.S_IMODE(status.st_mode),
@@ -267,7 +293,7 @@ def patch(
 
 def _apply(place: RunFolder, record: Dict[str, Any], original: bytes, data: bytes, announce: Any) -> None:
     try:
-        folder = _write_record(place, record, original)
+        folder = _write_record(place, record, original, data)
     except OSError as error:
         raise OpError(
             "failed", "cannot write the undo record in %s: %s" % (place.undo, error.strerror), "nothing was changed; free space there"
@@ -275,11 +301,35 @@ def _apply(place: RunFolder, record: Dict[str, Any], original: bytes, data: byte
     try:
         if announce is not None:
             announce()
+        if record["kept"]:
+            _keep_inode(record)
         _replace(record, data, bytecode.fresh_mtime_ns(record["mtime_ns"], time.time_ns()))
     except OSError as error:
-        shutil.rmtree(folder)
+        _forget(record, folder)
         code = "permission" if isinstance(error, PermissionError) else "failed"
         raise OpError(code, "cannot replace %s: %s" % (record["path"], error.strerror), "nothing was changed") from None
+    except OpError:  # nobody would own the undo timer
+        _forget(record, folder)
+        raise
+
+
+def _keep_inode(record: Dict[str, Any]) -> None:
+    """Hold on to a file that has other names, so that restoring makes it one file with them again. They never see the patch."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(record["kept"])
+    os.link(record["path"], record["kept"])
+
+
+def _forget(record: Dict[str, Any], folder: str) -> None:
+    """Take back the record of a change that was not made."""
+    _drop_kept(record)
+    shutil.rmtree(folder)
+
+
+def _drop_kept(record: Dict[str, Any]) -> None:
+    if record.get("kept"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(record["kept"])
 
 
 def restore(state_dir: str, run: str, ids: Optional[List[str]] = None) -> List[Dict[str, Any]]:
@@ -330,10 +380,24 @@ def _put_back(record: Dict[str, Any]) -> None:
         original = source.read()
     if digest(original) != record["sha256_before"]:
         raise OpError("conflict", "the kept original of %s is damaged" % record["path"])
-    _replace(record, original, record["mtime_ns"])
+    if record.get("kept") and _still_original(record):
+        os.replace(record["kept"], record["path"])
+        sync_folder(os.path.dirname(record["path"]))
+    else:
+        _replace(record, original, record["mtime_ns"])
+
+
+def _still_original(record: Dict[str, Any]) -> bool:
+    """Whether the held inode is unchanged: somebody may have written to it under another of its names."""
+    try:
+        data, status = _read_target(record["kept"])
+    except OpError:
+        return False
+    return digest(data) == record["sha256_before"] and status.st_mtime_ns == record["mtime_ns"]
 
 
 def _close(record: Dict[str, Any], state: str, sha: str) -> Dict[str, Any]:
+    _drop_kept(record)
     left = bytecode.remove_compiled(record["path"])
     kept = {key: value for key, value in record.items() if key not in ("folder", "format")}
     write_json(os.path.join(record["folder"], "record.json"), {**kept, "state": state})

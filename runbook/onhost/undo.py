@@ -1,4 +1,4 @@
-"""The operations patch and restore: the file's work is in `patches`, the timer's in the run's keeper."""
+"""The operations patch, restore and undo_list: the file's work is in `patches`, the timer's in the run's keeper."""
 
 from typing import Any, Dict, List, Tuple
 
@@ -12,8 +12,7 @@ def patch(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any], 
     keeper_ops.ensure(folder)
 
     def announce() -> None:
-        folder.renew()
-        keeper_link.ask(folder, {"op": "poke"})
+        keeper_ops.ensure(folder)  # again: it may have died since
 
     where = (ctx.state_dir, args["run"], args["id"], args["path"])
     return patches.patch(*where, args["expect_sha256"], blob, float(args["undo_after_s"]), announce), b""
@@ -24,4 +23,15 @@ def restore(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[List[Dict[str,
     return patches.restore(ctx.state_dir, args["run"], args.get("ids")), b""
 
 
-OPS = {"patch": patch, "restore": restore}
+def undo_list(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[List[Dict[str, Any]], bytes]:
+    """Open undo records of one run, or of all runs of this account, oldest first. Times are unix seconds."""
+    found = []
+    for record in patches.records(ctx.state_dir, args.get("run")):
+        if record["state"] == "open":
+            folder = RunFolder(ctx.state_dir, record["run"])
+            keeper = {"keeper": keeper_link.living(folder) is not None, "renewed": folder.last_renewal()}
+            found.append({**patches.view(record), **patches.look(record), **keeper, "patched": record["seq"] / 1e9})
+    return found, b""
+
+
+OPS = {"patch": patch, "restore": restore, "undo_list": undo_list}

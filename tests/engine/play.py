@@ -59,6 +59,8 @@ class Say(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class SilentTransport:
     """No operation is expected."""
 
+    lost = None
+
     def call(self, op, args, blob=b"", **_):
         raise AssertionError(f"unexpected operation {op}")
 

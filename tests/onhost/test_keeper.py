@@ -150,7 +150,6 @@ def test_the_files_of_a_dead_keeper_still_tell_everything(site):
     found = site.op("keeper_state")
     assert not found["alive"]
     assert {item["id"]: item.get("exit") for item in found["launches"]} == {"done": 4, "server": None}
-    refused("not_found", site.op, "keeper_renew")
     assert site.op("keeper_ensure")["alive"]
     os.kill(state["pid"], signal.SIGKILL)
     ended = site.ended("server", 15)

@@ -60,7 +60,7 @@ def acts(site):
 
 def test_a_lost_controllers_launch_is_stopped_with_all_its_renamed_and_orphaned_children(site):
     state = site.python("server", STUBBORN, suspend_for_s=0.7, ladder=FAST)
-    orphan = int(until(lambda: site.op("keeper_renew") or site.log("server")))
+    orphan = int(until(lambda: site.op("keeper_renew") and site.log("server")))
     keeper = site.keeper()
     [act] = acts(site)
     assert act["why"] == "lost"
@@ -151,6 +151,27 @@ def test_a_new_keeper_takes_over_the_timers_of_a_dead_one(site, source):
     assert source.read_bytes() == AFTER
     site.op("keeper_ensure")
     until(lambda: source.read_bytes() == BEFORE)
+
+
+@pytest.mark.slow
+def test_a_renewal_replaces_a_dead_keeper_which_then_keeps_the_timers(site, source):
+    """The controller lives, so it finds out; when it dies as well, the file still comes back."""
+    patch(site, source, undo_after_s=1.0)
+    dead = site.keeper()
+    os.kill(dead["pid"], signal.SIGKILL)
+    until(lambda: site.keeper() is None)
+    assert site.op("keeper_renew") == {"replaced": True}
+    assert site.keeper()["pid"] != dead["pid"]
+    assert site.op("keeper_renew") == {"replaced": False}
+    until(lambda: source.read_bytes() == BEFORE)
+
+
+def test_a_renewal_that_comes_after_the_run_was_retired_brings_nothing_back(site):
+    site.op("keeper_ensure")
+    assert site.op("keeper_retire") == {"left": []}
+    with pytest.raises(OpError):
+        site.op("keeper_renew")
+    assert not site.folder.exists()
 
 
 def test_a_patch_needs_at_least_a_second(site, source):

@@ -132,6 +132,40 @@ def test_a_symlink_is_resolved_and_stays_a_symlink(state, source, tmp_path):
     assert link.read_bytes() == BEFORE
 
 
+def test_other_names_of_a_file_never_see_the_patch_and_are_one_file_with_it_again(state, source, tmp_path):
+    """Package managers link one file into many environments: those must not get the probe, nor lose the link."""
+    other = tmp_path / "cache.py"
+    os.link(source, other)
+    was = look(source)
+    patch(state, source)
+    assert (source.read_bytes(), other.read_bytes()) == (AFTER, BEFORE)
+    assert patches.restore(state, "r1")[0]["state"] == "restored"
+    assert os.path.samefile(source, other)
+    assert look(source) == was
+    assert os.listdir(source.parent) == [source.name]
+
+
+def test_another_name_that_was_written_to_meanwhile_is_not_linked_again(state, source, tmp_path):
+    other = tmp_path / "cache.py"
+    os.link(source, other)
+    patch(state, source)
+    other.write_bytes(b"theirs\n")
+    patches.restore(state, "r1")
+    assert (source.read_bytes(), other.read_bytes()) == (BEFORE, b"theirs\n")
+    assert os.listdir(source.parent) == [source.name]
+
+
+def test_a_patch_that_nobody_would_time_is_not_made(state, source):
+    was = look(source)
+
+    def no_keeper():
+        raise OpError("failed", "the keeper does not answer")
+
+    refused("failed", patch, state, source, announce=no_keeper)
+    assert look(source) == was
+    assert patches.records(state) == []
+
+
 def test_a_read_only_file_is_refused_before_anything_is_written(state, source):
     source.chmod(0o444)
     was = look(source)
@@ -157,6 +191,22 @@ def test_a_third_partys_edit_is_never_overwritten(state, source):
     assert all(part in report["note"] for part in (sha(b"theirs\n"), sha(AFTER), sha(BEFORE)))
     assert [found["id"] for found in patches.open_records(state, "r1")] == ["taps"]
     assert Path(record["folder"], "original").read_bytes() == BEFORE
+
+
+def test_what_somebody_added_to_a_patched_file_can_be_kept_without_the_patch(state, tmp_path):
+    """The three sides of a merge are there: what the file holds now, the patched bytes, the original."""
+    source = tmp_path / "part.py"
+    lines = [f"line_{number} = {number}\n" for number in range(20)]
+    before, after, now = lines, [*lines[:10], "PROBE\n", *lines[10:]], [*lines[:10], "PROBE\n", *lines[10:], "theirs = 1\n"]
+    source.write_text("".join(before))
+    patch(state, source, before=source.read_bytes(), after="".join(after).encode())
+    source.write_text("".join(now))
+    assert patches.restore(state, "r1")[0]["state"] == "conflict"
+    [record] = patches.open_records(state, "r1")
+    text = Path(record["folder"], "HOW_TO_RESTORE.txt").read_text()
+    command = next(line.strip() for line in text.splitlines() if "diff3" in line)
+    merged = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout
+    assert merged == "".join([*before, "theirs = 1\n"])
 
 
 def test_a_removed_file_is_missing_and_its_original_is_kept(state, source):
@@ -236,12 +286,15 @@ def killed_at(step, work) -> bool:
     return os.WIFSIGNALED(os.waitpid(pid, 0)[1])
 
 
+@pytest.mark.parametrize("linked", [False, True], ids=["one name", "two names"])
 @pytest.mark.parametrize("act", ["patch", "restore"])
-def test_killed_at_any_file_operation_the_original_comes_back(act, tmp_path):
+def test_killed_at_any_file_operation_the_original_comes_back(act, linked, tmp_path):
     """Each step of the way: patched or original bytes, never a part; then restore gives everything back and leaves nothing."""
     source = tmp_path / "part.py"
     source.write_bytes(BEFORE)
     os.utime(source, ns=(OLD_NS, OLD_NS))
+    if linked:
+        os.link(source, tmp_path / "other.py")
     was, step, states = look(source), 0, set()
     while True:
         step += 1
@@ -256,6 +309,7 @@ def test_killed_at_any_file_operation_the_original_comes_back(act, tmp_path):
         patches.restore(state, run)
         assert look(source) == was, step
         assert patches.open_records(state, run) == []
-        assert set(os.listdir(tmp_path)) <= {"part.py", "state"}, step
+        assert set(os.listdir(tmp_path)) <= {"part.py", "other.py", "state"}, step
+        assert not linked or os.path.samefile(source, tmp_path / "other.py"), step
     assert step > 8
     assert states == {BEFORE, AFTER}
