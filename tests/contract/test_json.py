@@ -5,19 +5,17 @@ Keys are public. The published schemas are committed files; what real commands p
 
 from __future__ import annotations
 
-import functools
 import json
 from pathlib import Path
 from typing import Any, get_args
 
-import jsonschema
 import msgspec
 import pytest
 
 from runbook.cli.main import exit_code
 from runbook.model.event import AnyEvent
+from tests.support.schemas import SCHEMAS, validator
 
-SCHEMAS = Path(__file__).parents[2] / "schemas"
 KEYS = [
     "run",
     "playbook",
@@ -61,14 +59,6 @@ always:
   - id: sweep
     run: rm -f found
 """
-
-
-@functools.cache
-def validator(name: str) -> jsonschema.Draft202012Validator:
-    """The committed schema of that name."""
-    schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text())
-    jsonschema.Draft202012Validator.check_schema(schema)
-    return jsonschema.Draft202012Validator(schema)
 
 
 def answer(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, Any]:

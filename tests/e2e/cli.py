@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runbook.engine.journal import load_events
+from tests.support.schemas import validator
 
 ROOT = Path(__file__).resolve().parents[2]
 STORY = ROOT / "playbooks" / "eagle3_fusion.yaml"
@@ -25,9 +26,11 @@ class Outcome:
 
     @property
     def json(self) -> dict[str, Any]:
-        """The object on stdout."""
+        """The object on stdout; it fits the published schema."""
         assert self.out.strip().startswith("{"), f"no object on stdout: {self.out!r}\n{self.err}"
-        return dict(json.loads(self.out))
+        answer = dict(json.loads(self.out))
+        validator("run").validate(answer)
+        return answer
 
     @property
     def events(self) -> list[Any]:

@@ -22,6 +22,7 @@ import pytest
 from tests.e2e.cli import Outcome, runbook, start
 from tests.steps.serving import SMALL_SERVER
 from tests.support.processes import is_gone
+from tests.support.schemas import validator
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.e2e
@@ -133,6 +134,13 @@ def test_a_suspended_run_that_expires_is_cleaned_up_by_its_keeper_alone(nobody):
     assert (answer["state"], answer["verdict"], answer["stale"]) == ("suspended", "slow", "expired")
     assert " expired " in nobody.runbook("runs").out
     nobody.cancelled(run)
+    journal = nobody.state / "runbook/runs" / run / "events.jsonl"
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    for event in events:
+        validator("events").validate(event)
+    assert {"sample", "phase", "moved", "owed", "settled", "registered", "run_suspended", "interrupted", "run_ended"} <= {
+        event["event"] for event in events
+    }
     assert [(row["state"], row["stale"]) for row in json.loads(nobody.runbook("runs", "--json").out)] == [("ended", None)]
     assert "INTERRUPTED" in nobody.runbook("show", run).out
 
