@@ -11,6 +11,7 @@ import click
 
 from runbook.model.clock import Clock
 from runbook.model.event import AnyEvent, RunEnded, RunSuspended
+from runbook.render.actions import GroupedLines
 from runbook.render.lines import Lines
 
 HEARTBEAT_S = 25.0
@@ -39,7 +40,7 @@ def follower(clock: Clock, quiet: bool) -> Follower:
         return Silent()
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI"):
         return LiveFollower(clock)
-    return PlainFollower(clock)
+    return PlainFollower(clock, GroupedLines() if os.environ.get("GITHUB_ACTIONS") == "true" else None)
 
 
 class Silent:
@@ -88,9 +89,9 @@ class _Ticking:
 class PlainFollower(_Ticking):
     """One line an event; a heartbeat when nothing was printed for 25 s."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, lines: Lines | None = None) -> None:
         super().__init__(clock)
-        self._lines = Lines()
+        self._lines = lines or Lines()
         self._spoke = clock.monotonic()
 
     def __enter__(self) -> PlainFollower:

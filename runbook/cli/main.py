@@ -30,9 +30,12 @@ COMMANDS: dict[str, Entry] = {
     "plan": Entry("plan", "Show what a playbook would do on each host; do nothing."),
     "runs": Entry("runs", "List the runs on this machine."),
     "show": Entry("show", "Show what a run did and why it ended so."),
+    "report": Entry("report", "Write a run as Markdown, HTML, JUnit, JSON, a trace or a zip."),
+    "compare": Entry("compare", "Show what differs between two runs, or a run and the last good ones."),
     "cancel": Entry("cancel", "End a suspended run: its cleanup, then what is still owed."),
     "post": Entry("post", "Post a run's transcript to a ticket; a second post changes the first."),
     "steps": Entry("steps", "List the step types, or describe one."),
+    "tensors": Entry("tensors", "Compare the tensors of two captures or checkpoints."),
     "schema": Entry("schema", "Print the JSON Schema of a playbook."),
     "list": Entry("list", "List the playbooks that can be run by name."),
     "lab": Entry("lab", "Start, stop or look at the embedded GPU host."),
@@ -86,7 +89,11 @@ def app() -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point. Ends the process: 2 for usage errors, 70 for a bug, 130 after Ctrl-C, else the command's code."""
-    sys.exit(exit_code(list(sys.argv[1:] if argv is None else argv)))
+    from runbook.cli.streams import prepare
+
+    words = list(sys.argv[1:] if argv is None else argv)
+    prepare(words)
+    sys.exit(exit_code(words))
 
 
 def exit_code(argv: list[str]) -> int:

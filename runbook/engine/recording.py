@@ -21,6 +21,7 @@ _decode = msgspec.json.Decoder(AnyEvent).decode
 _KNOWN = frozenset(kind.__struct_config__.tag for kind in get_args(AnyEvent))
 _NOT_AN_EVENT = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 MOST_NAMED = 5
+LONGEST_GLANCE = 256 * 1024
 
 
 class _Tag(msgspec.Struct):
@@ -63,6 +64,26 @@ def load_recording(folder: Path, file: str = EVENTS) -> list[AnyEvent]:
     if gone:
         text = f"{_count(gone, 'evidence file')} of the run not found beside this journal: {_some(gone)}"
         events.append(_note(events, "evidence_missing", text))
+    return events
+
+
+def glance(folder: Path, file: str = EVENTS) -> list[AnyEvent]:
+    """The header and the end of a journal: enough for a list of runs, however long they were. Raises JournalError."""
+    try:
+        with (folder / file).open("rb") as source:
+            first = source.readline(LONGEST_GLANCE)
+            source.seek(max(source.tell(), source.seek(0, 2) - LONGEST_GLANCE))
+            last = source.read(LONGEST_GLANCE)
+    except OSError as problem:
+        raise JournalError(f"cannot read {folder / file}: {problem.strerror}") from problem
+    events = []
+    for line in [first, *last.split(b"\n")]:
+        try:
+            events.append(_decode(line))
+        except _NOT_AN_EVENT:
+            continue  # cut by where the end begins, torn, or of a newer version: `show` says which
+    if not events:
+        raise JournalError("no line of it is an event of a run")
     return events
 
 

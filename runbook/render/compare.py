@@ -133,8 +133,8 @@ def _durations(name: str, good: Sequence[dict[str, float]], run: dict[str, float
     for what in dict.fromkeys([*(key for other in good for key in other), *run]):
         known = [other[what] for other in good if what in other]
         now = run.get(what)
-        if known and now is not None and not _far(now, known):
-            continue
+        if (known and now is not None and not _far(now, known)) or max([*known, now or 0.0]) < LEAST_S:
+            continue  # a step that one side never reached shows by its verdict; a phase of no length shows nothing
         usual = format_duration(median(known)) if known else None
         spread = f"{format_duration(min(known))} to {format_duration(max(known))} in {len(known)} runs" if len(known) > 1 else ""
         change = f"{now - median(known):+.1f} s" if known and now is not None else ""
