@@ -12,7 +12,9 @@ from typing import Any
 
 import click
 
-from runbook.cli import post_files, store
+from runbook.cli import post_files, report
+from runbook.engine.journal import JournalError
+from runbook.engine.recording import load_recording
 from runbook.engine.redact import Mask
 from runbook.model.event import AnyEvent
 from runbook.render.budget import SMALLEST
@@ -47,12 +49,17 @@ def command(
     allow_http: bool,
     as_json: bool,
 ) -> int:
-    """Post RUN (an id, its beginning, `last`, or a folder) to the ticket at TICKET_URL, or to the one in the variable of `env:NAME`.
+    """Post RUN to the ticket at TICKET_URL, or to the one whose address is in the variable of `env:NAME`.
 
-    A second post changes the first. Tokens come from the environment: GH_TOKEN, GITLAB_TOKEN, JIRA_API_TOKEN, REDMINE_API_KEY, …
+    RUN is an id, its beginning, `last`, a folder, or an events.jsonl. A second post changes the first. Tokens come from the environment:
+    GH_TOKEN, GITLAB_TOKEN, JIRA_API_TOKEN, REDMINE_API_KEY, …
     """
-    folder = store.find_run(run)
-    post = Posting(folder, store.read_run(folder), link, as_json)
+    folder, journal = report.find(run)
+    try:
+        events = load_recording(folder, journal)
+    except JournalError as problem:
+        raise click.UsageError(f"{run}: {problem}") from problem
+    post = Posting(folder, journal, events, link, as_json)
     try:
         if line is not None:
             return post.by_program(line, ticket_url or "", dry_run)
@@ -71,8 +78,8 @@ def command(
 class Posting:
     """One call of the command: the run, its mask, and how it answers."""
 
-    def __init__(self, folder: Path, events: list[AnyEvent], link: str | None, as_json: bool) -> None:
-        self.folder, self.as_json = folder, as_json
+    def __init__(self, folder: Path, journal: str, events: list[AnyEvent], link: str | None, as_json: bool) -> None:
+        self.folder, self.journal, self.as_json = folder, journal, as_json
         self.story = tell(events)
         header = self.story.header
         self.run = header.run if header else folder.name
@@ -97,7 +104,7 @@ class Posting:
             facts=self.mask.value(facts(self.story, self.run, self._link)),
             footer=footer,
         )
-        files = [post_files.build(kind, self.folder, self.run, events, self.mask) for kind in dict.fromkeys(kinds)]
+        files = [post_files.build(kind, self.folder, self.journal, self.run, events, self.mask) for kind in dict.fromkeys(kinds)]
         if dry_run:
             dry = DryClient(login, self.mask.text)
             return self._planned(flow.post(tracker, dry, draft, files), dry)
@@ -127,7 +134,11 @@ class Posting:
             for kind in post_files.KINDS:
                 values[kind] = str(Path(place, post_files.KINDS[kind].name))
             argv = program.filled(argv, values)
-            files = [post_files.build(kind, self.folder, self.run, events, self.mask) for kind in post_files.KINDS if kind in wanted]
+            files = [
+                post_files.build(kind, self.folder, self.journal, self.run, events, self.mask)
+                for kind in post_files.KINDS
+                if kind in wanted
+            ]
             if dry_run:
                 return self._tell(
                     {"run": self.run, "tracker": "command", "action": "planned", "argv": argv}, f"would run: {shlex.join(argv)}"

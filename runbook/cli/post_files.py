@@ -4,36 +4,41 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from runbook.cli.report import FORMATS
 from runbook.engine.redact import Mask, looks_secret
 from runbook.model.event import AnyEvent
+from runbook.render.budget import Budget
 from runbook.render.markdown import markdown
-from runbook.render.summary import summary
 from runbook.tickets.base import File
 from runbook.tickets.marker import safe_run
 
 SHORTEST_IN_ENVIRONMENT = 8
-WHOLE = 1 << 30
-"""Bytes of Markdown in a file: all."""
-MOST_IN_ARCHIVE = 64 << 20
-"""Bytes of one evidence file that go into an archive."""
-
-Make = Callable[[Path, list[AnyEvent]], bytes]
 
 
 class Kind(NamedTuple):
-    """One form of the transcript."""
+    """One form of the transcript: its file name and media type."""
 
     name: str
     media: str
-    make: Make
+
+
+KINDS: dict[str, Kind] = {
+    "md": Kind("transcript.md", "text/markdown"),
+    "html": Kind("transcript.html", "text/html"),
+    "junit": Kind("junit.xml", "application/xml"),
+    "json": Kind("summary.json", "application/json"),
+    "trace": Kind("trace.json", "application/json"),
+    "events": Kind("events.jsonl", "application/x-ndjson"),
+    "zip": Kind("runbook.zip", "application/zip"),
+}
+"""What --attach takes, and the braces of --post-command."""
 
 
 def secrets(declared: Iterable[str], environ: Mapping[str, str]) -> dict[str, str]:
@@ -42,15 +47,11 @@ def secrets(declared: Iterable[str], environ: Mapping[str, str]) -> dict[str, st
     A number, a path or a short word under such a name is none: masking it would blank the transcript.
     """
     known = set(declared)
-    return {
-        name: value
-        for name, value in environ.items()
-        if value
-        and (
-            name in known
-            or (looks_secret(name) and len(value) >= SHORTEST_IN_ENVIRONMENT and not value.isdigit() and value[0] not in "/~.")
-        )
-    }
+    return {name: value for name, value in environ.items() if value and (name in known or (looks_secret(name) and _is_value(value)))}
+
+
+def _is_value(value: str) -> bool:
+    return len(value) >= SHORTEST_IN_ENVIRONMENT and not value.isdigit() and value[0] not in "/~."
 
 
 def masked_events(events: list[AnyEvent], mask: Mask) -> list[AnyEvent]:
@@ -58,49 +59,27 @@ def masked_events(events: list[AnyEvent], mask: Mask) -> list[AnyEvent]:
     return [msgspec.convert(mask.value(msgspec.to_builtins(event)), AnyEvent) for event in events]
 
 
-def build(kind: str, folder: Path, run: str, events: list[AnyEvent], mask: Mask) -> File:
+def build(kind: str, folder: Path, journal: str, run: str, events: list[AnyEvent], mask: Mask) -> File:
     """One file. Its name holds the run and a digest of the content, so that a second post knows it again."""
     made = KINDS[kind]
-    data = _archive(folder, events, mask) if kind == "zip" else mask.bytes(made.make(folder, events))
+    data = _made(kind, folder, journal, events)
+    data = _masked_archive(data, mask) if kind == "zip" else mask.bytes(data)
     return File(f"{safe_run(run)}.{hashlib.sha256(data).hexdigest()[:8]}.{made.name}", made.media, data)
 
 
-def _markdown(folder: Path, events: list[AnyEvent]) -> bytes:
-    return markdown(events, WHOLE).encode()
+def _made(kind: str, folder: Path, journal: str, events: list[AnyEvent]) -> bytes:
+    if kind == "md":
+        return markdown(events, Budget()).encode()
+    if kind == "events":
+        return b"".join(msgspec.json.encode(event) + b"\n" for event in events)
+    # The summary names its folder: the run's own name is enough for others.
+    return FORMATS[kind](events, folder if kind == "zip" else Path(folder.name), journal)
 
 
-def _summary(folder: Path, events: list[AnyEvent]) -> bytes:
-    return json.dumps(summary(events, folder.name, {}), ensure_ascii=False, indent=1).encode()
-
-
-def _events(folder: Path, events: list[AnyEvent]) -> bytes:
-    return b"".join(msgspec.json.encode(event) + b"\n" for event in events)
-
-
-def _page(folder: Path, events: list[AnyEvent]) -> bytes:
-    from runbook.render.html import html
-
-    return html(events).encode()
-
-
-def _archive(folder: Path, events: list[AnyEvent], mask: Mask) -> bytes:
-    """All forms and the evidence, masked one by one; equal runs give equal archives."""
-    members = {kind.name: kind.make(folder, events) for key, kind in KINDS.items() if key != "zip"}
-    for path in sorted((folder / "evidence").rglob("*")):
-        if path.is_file() and not path.is_symlink() and path.stat().st_size <= MOST_IN_ARCHIVE:
-            members[path.relative_to(folder).as_posix()] = path.read_bytes()
+def _masked_archive(data: bytes, mask: Mask) -> bytes:
+    """The same archive, each member masked: evidence is read from the disk as it lies there."""
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in members.items():
-            archive.writestr(zipfile.ZipInfo(name), mask.bytes(data), zipfile.ZIP_DEFLATED)
+    with zipfile.ZipFile(io.BytesIO(data)) as before, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as after:
+        for member in before.infolist():
+            after.writestr(member, mask.bytes(before.read(member)), zipfile.ZIP_DEFLATED)
     return out.getvalue()
-
-
-KINDS: dict[str, Kind] = {
-    "md": Kind("transcript.md", "text/markdown", _markdown),
-    "html": Kind("transcript.html", "text/html", _page),
-    "json": Kind("summary.json", "application/json", _summary),
-    "events": Kind("events.jsonl", "application/x-ndjson", _events),
-    "zip": Kind("runbook.zip", "application/zip", lambda folder, events: b""),
-}
-"""What --attach takes, and the braces of --post-command."""

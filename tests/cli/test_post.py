@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 import zipfile
 
@@ -195,6 +196,19 @@ def test_a_program_gets_files_and_facts(run, tmp_path, capsys):
     path.write_text("raise SystemExit('no right to write')")
     assert exit_code(["post", "last", "--post-command", line]) == 1
     assert "no right to write" in capsys.readouterr().err
+
+
+def test_a_journal_from_another_machine_can_be_posted(own_state, hub, tmp_path, capsys):
+    """A file that somebody sent: torn at its end, without its evidence."""
+    sent = tmp_path / "theirs.jsonl"
+    sent.write_bytes((write(own_state, hung()) / "events.jsonl").read_bytes() + b'{"event": "step_')
+    assert exit_code(["post", str(sent), f"{hub.url}/o/r/issues/3"]) == 0
+    assert hub.comments[100]["body"].startswith("# Fusion check: hung") and RUN in capsys.readouterr().out + hub.comments[100]["body"]
+
+
+def test_the_help_loads_no_http_library():
+    code = "import sys; from runbook.cli.main import exit_code; exit_code(['post', '--help']); sys.exit('httpx' in sys.modules or 'tenacity' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
 
 
 def test_the_address_can_stay_in_the_environment(run, hub, monkeypatch, capsys):

@@ -101,7 +101,7 @@ def test_a_token_never_follows_a_redirect_to_another_host(echo, client, start):
 def test_a_write_that_has_moved_is_told_where(echo, client, method, status):
     """A browser would turn it into a read."""
     echo.script[method] = [(status, {"Location": f"{echo.url}/new"}, None)]
-    with pytest.raises(Refused, match="it has moved to .*/new"):
+    with pytest.raises(Refused, match=r"it has moved to .*/new"):
         client.send(Request(method=method, url=f"{echo.url}/x", data={}))
 
 
