@@ -112,8 +112,9 @@ def keeper_renew(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
         if read_json(folder.keeper) is None:  # it was retired while we waited; the lock itself made the folder again
             folder.remove()
             return {"replaced": False}, b""
-        if keeper_link.living(folder) is None:
-            _start(folder, IDLE_S)
+        if keeper_link.living(folder) is not None:  # it was only just starting
+            return {"replaced": False}, b""
+        _start(folder, IDLE_S)
     return {"replaced": True}, b""
 
 

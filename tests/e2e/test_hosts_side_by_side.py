@@ -135,7 +135,7 @@ def test_patches_and_servers_of_several_hosts_are_each_their_own_and_all_are_cle
     assert [launched[side].result["port"] for side in ("left", "right")] == ports
     assert all(is_gone(end.result["pid"]) for end in launched.values())
     assert [(pair.folder / side / "model.py").read_text() for side in ("left", "right")] == ["value = 1\n"] * 2
-    assert outcome.json["left_behind"] == [] and pair.left_on_hosts() == []
+    assert outcome.json["left_behind"] == outcome.json["findings"] == [] and pair.left_on_hosts() == []
     logs = sorted(path.name for path in Path(outcome.json["transcript"]["dir"]).glob("evidence/server/*"))
     assert len(logs) == 2 and all(side in " ".join(logs) for side in ("left", "right")), "one log each"
 
