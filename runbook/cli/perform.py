@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from runbook.cli import load
+from runbook.cli import load, report, store
 from runbook.engine.journal import Journal, JournalError, load_events
 from runbook.engine.redact import Mask
 from runbook.engine.runtime import Options, Runtime
@@ -22,6 +22,7 @@ from runbook.hosts.base import CancelToken, ConnectFailed, Host
 from runbook.model.clock import Clock
 from runbook.model.playbook import Playbook, Target
 from runbook.model.verdict import EXIT_CODES
+from runbook.render.html import html
 from runbook.render.markdown import markdown
 from runbook.render.summary import summary
 from runbook.steps import TABLE
@@ -45,7 +46,15 @@ def runtime(
         secrets=secrets,
         environ=os.environ,
         clock=clock,
+        tensor_diff=functools.partial(tensor_diff, Path(options.dir)),
     )
+
+
+def tensor_diff(folder: Path, a: str, b: str, atol: float, rtol: float) -> Any:
+    """Behind the expression of that name; what reads tensors is imported when one is asked for."""
+    from runbook.cli.tensor_diff import in_run_folder
+
+    return in_run_folder(folder, a, b, atol, rtol)
 
 
 def connect(clock: Clock, cwd: Path | None, target: Target, cancel: CancelToken) -> Host:
@@ -96,12 +105,14 @@ def leave(options: Options, as_json: bool, left: list[str]) -> None:
 
 
 def finish(folder: Path, as_json: bool) -> int:
-    """Write the transcript; print the object or the folder; answer the exit code."""
+    """Write the transcripts; print the object or where they are; answer the exit code."""
     events = load_events(folder)
     (folder / "transcript.md").write_text(markdown(events), encoding="utf-8")
-    answer = summary(events, str(folder), {"markdown": str(folder / "transcript.md"), "html": None})
+    (folder / "transcript.html").write_text(html(events), encoding="utf-8")
+    report.at_the_end(folder, events, os.environ)
+    answer = summary(events, str(folder), store.transcripts(folder))
     if as_json:
         click.echo(json.dumps(answer, ensure_ascii=False))
     else:
-        click.echo(f"transcript: {folder / 'transcript.md'}")
+        click.echo(f"transcript: {folder / 'transcript.html'}")
     return int(answer["exit_code"])

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import sys
+from pathlib import Path
 
 import click
 
 from runbook.cli import store
+from runbook.cli.report import find
+from runbook.engine.journal import JournalError
+from runbook.engine.recording import load_recording
 from runbook.model.clock import SystemClock
+from runbook.model.event import AnyEvent
 from runbook.model.verdict import EXIT_CODES
 from runbook.render.lines import Lines
 from runbook.render.markdown import markdown
@@ -24,26 +32,55 @@ STALE = {
 @click.argument("run", default="last")
 @click.option("--json", "as_json", is_flag=True, help="Print the same JSON object as `run --json`.")
 @click.option("--md", "as_markdown", is_flag=True, help="Print the Markdown transcript.")
-def command(run: str, as_json: bool, as_markdown: bool) -> int:
-    """Show RUN (an id, its beginning, `last`, or a folder)."""
-    folder = store.find_run(run)
-    events = store.read_run(folder)
-    story = tell(events)
-    stale = store.stale(story, SystemClock().now())
+@click.option(
+    "--explain", "explained", is_flag=True, help="Explain the verdict in plain words: what it rests on, how sure it is, what to do."
+)
+def command(run: str, as_json: bool, as_markdown: bool, explained: bool) -> int:
+    """Show RUN (an id, its beginning, `last`, a folder, or an events.jsonl)."""
+    folder, file = find(run)
+    try:
+        events = load_recording(folder, file)
+    except JournalError as problem:
+        raise click.UsageError(f"{run}: {problem}") from problem
     if as_json:
-        transcript = folder / "transcript.md"
-        answer = summary(events, str(folder), {"markdown": str(transcript) if transcript.exists() else None, "html": None})
-        more = running(story) if story.state == "running" else {}
-        click.echo(json.dumps({**answer, **more, "stale": stale}, ensure_ascii=False))
-        return EXIT_CODES["passed"]
-    if as_markdown:
-        click.echo(markdown(events), nl=False)
-        return EXIT_CODES["passed"]
+        click.echo(json.dumps(_object(events, folder), ensure_ascii=False))
+    elif as_markdown:
+        click.echo(markdown(events).encode(), nl=False)
+    elif explained:
+        click.echo(_explanation(events), nl=False)
+    else:
+        _replay(events)
+        if stale := store.stale(tell(events), SystemClock().now()):
+            click.echo(f"{STALE[stale]}; `runbook cancel {folder.name}` makes sure and ends the run")
+        click.echo(f"\nfolder: {folder}")
+    return EXIT_CODES["passed"]
+
+
+def _object(events: list[AnyEvent], folder: Path) -> dict[str, object]:
+    story = tell(events)
+    answer = summary(events, str(folder), store.transcripts(folder))
+    more = running(story) if story.state == "running" else {}
+    return {**answer, **more, "stale": store.stale(story, SystemClock().now())}
+
+
+def _explanation(events: list[AnyEvent]) -> str:
+    from runbook.diagnose.judge import RULES
+    from runbook.render.explain import explain
+
+    rules = {rule.__name__: " ".join((rule.__doc__ or "").split("\n\n")[0].split()) for rule in RULES}
+    return explain(events, rules, min(100, shutil.get_terminal_size((80, 24)).columns))
+
+
+def _replay(events: list[AnyEvent]) -> None:
+    """As it looked while it ran: in colour on a terminal, which also folds to its width; as plain lines elsewhere."""
+    if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        from runbook.render.terminal import Terminal  # rich costs 70 ms
+
+        terminal = Terminal(sys.stdout, colour=not os.environ.get("NO_COLOR"))
+        for event in events:
+            terminal.follow(event)
+        return
     lines = Lines()
     for event in events:
         for line in lines.lines(event):
             click.echo(line)
-    if stale:
-        click.echo(f"{STALE[stale]}; `runbook cancel {folder.name}` makes sure and ends the run")
-    click.echo(f"\nfolder: {folder}")
-    return EXIT_CODES["passed"]

@@ -74,6 +74,12 @@ def is_alive(controller: dict[str, Any]) -> bool:
     return int(stat.rpartition(")")[2].split()[19]) == controller.get("start")
 
 
+def transcripts(folder: Path) -> dict[str, str | None]:
+    """Where a run's transcripts lie, null for those that were not written."""
+    paths = {"markdown": folder / "transcript.md", "html": folder / "transcript.html"}
+    return {form: str(path) if path.exists() else None for form, path in paths.items()}
+
+
 def read_run(folder: Path) -> list[AnyEvent]:
     """A run's events; a journal that cannot be read is a usage error, not a traceback."""
     try:

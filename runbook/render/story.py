@@ -69,8 +69,11 @@ class Story(msgspec.Struct, kw_only=True):
         return [step for step in self.steps if step.end is None]
 
     def deciding(self) -> StepStory | None:
-        """The step that gave the verdict: the named one, else the last that did not pass."""
-        named = self.suspended.step if self.suspended and not self.ended else self.ended.failed_step if self.ended else None
+        """The step that gave the verdict: the named one, else the last that did not pass. Of a run that was cancelled while it was
+        suspended, the one that suspended it."""
+        named = self.ended.failed_step if self.ended else None
+        if self.suspended and not named and (self.ended is None or self.ended.verdict != "passed"):
+            named = self.suspended.step
         ended = [step for step in self.steps if step.end is not None and step.end.verdict not in (None, "passed")]
         if named is not None:
             ended = [step for step in ended if step.end is not None and step.end.step == named]

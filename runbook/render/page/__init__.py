@@ -1,0 +1,1 @@
+"""The parts of the HTML transcript. Each is a function from what was observed to markup."""
