@@ -33,6 +33,7 @@ COMMANDS: dict[str, Entry] = {
     "report": Entry("report", "Write a run as Markdown, HTML, JUnit, JSON, a trace or a zip."),
     "compare": Entry("compare", "Show what differs between two runs, or a run and the last good ones."),
     "cancel": Entry("cancel", "End a suspended run: its cleanup, then what is still owed."),
+    "restore": Entry("restore", "Undo patches: of a run, or all that are open on a host."),
     "post": Entry("post", "Post a run's transcript to a ticket; a second post changes the first."),
     "steps": Entry("steps", "List the step types, or describe one."),
     "tensors": Entry("tensors", "Compare the tensors of two captures or checkpoints."),

@@ -11,44 +11,18 @@ the original bytes are back. Patches of one file stack: each record keeps the by
 import contextlib
 import hashlib
 import os
-import shlex
 import shutil
 import stat
 import time
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from . import bytecode
+from . import bytecode, undo_text
 from .errors import OpError
 from .files import atomic_write, sync_folder
 from .runfolder import RunFolder, checked_name, locked, read_json, undo_lock, write_json
 
 MOST_SOURCE = 64 << 20
 MOST_RECORDS = 5000
-
-HOW_TO = """\
-{path}
-was changed by runbook (run {run}, patch {id}). The bytes before the change lie beside this text, in `original`, those after it in
-`patched`.
-
-See which bytes are there now:
-
-    sha256sum {quoted}
-        {after}  the patched file: restore it as below
-        {before}  the original: nothing to do
-        anything else: somebody edited it since. What they want to keep, without the patch:
-        diff3 -m {quoted} {patched} {original}
-
-Restore it:
-
-    cp {original} {temp}
-    chmod {mode:o} {temp}
-    chown {uid}:{gid} {temp}
-    touch -d @{seconds} {temp}
-    mv {temp} {quoted}
-    rm -f {cache} {kept}
-
-Then remove this folder.
-"""
 
 
 def digest(data: bytes) -> str:
@@ -171,28 +145,6 @@ def _beside(path: str, run: str, id: str, end: str) -> str:
     return os.path.join(folder, (".%s.%s-%s" % (name, run, id))[:200] + end)
 
 
-def _how_to(record: Dict[str, Any], folder: str) -> str:
-    path, cache = record["path"], os.path.join(os.path.dirname(record["path"]), "__pycache__")
-    stem = os.path.splitext(os.path.basename(path))[0]
-    return HOW_TO.format(
-        path=path,
-        run=record["run"],
-        id=record["id"],
-        quoted=shlex.quote(path),
-        after=record["sha256_after"],
-        before=record["sha256_before"],
-        original=shlex.quote(os.path.join(folder, "original")),
-        patched=shlex.quote(os.path.join(folder, "patched")),
-        kept=shlex.quote(record["kept"]) if record["kept"] else "",
-        temp=shlex.quote(record["temp"]),
-        mode=record["mode"],
-        uid=record["uid"],
-        gid=record["gid"],
-        seconds="%d.%09d" % divmod(record["mtime_ns"], 10**9),
-        cache=shlex.quote(os.path.join(cache, stem + ".")) + "*.pyc",
-    )
-
-
 def _write_record(place: RunFolder, record: Dict[str, Any], original: bytes, patched: bytes) -> str:
     """Put the undo record on disk whole, under its final name in one rename; answers its folder."""
     folder = os.path.join(place.undo, record["id"])
@@ -203,7 +155,7 @@ def _write_record(place: RunFolder, record: Dict[str, Any], original: bytes, pat
     os.mkdir(partial, 0o700)
     atomic_write(os.path.join(partial, "original"), original, 0o600)
     atomic_write(os.path.join(partial, "patched"), patched, 0o600)
-    atomic_write(os.path.join(partial, "HOW_TO_RESTORE.txt"), _how_to(record, folder).encode("utf-8", "surrogateescape"), 0o600)
+    atomic_write(os.path.join(partial, "HOW_TO_RESTORE.txt"), undo_text.how_to(record, folder).encode("utf-8", "surrogateescape"), 0o600)
     write_json(os.path.join(partial, "record.json"), record)
     os.rename(partial, folder)
     sync_folder(place.undo)
@@ -359,7 +311,7 @@ def _restore_one(record: Dict[str, Any], all_records: List[Dict[str, Any]]) -> D
         if sha == record["sha256_before"] != record["sha256_after"]:
             return _close(record, "already", sha)
         if sha != record["sha256_after"]:
-            return _report(id, path, "conflict", sha, _conflict_note(record, sha, all_records))
+            return _report(id, path, "conflict", sha, undo_text.conflict(record, sha, all_records))
         _put_back(record)
     except OpError as error:
         return _report(
@@ -402,14 +354,3 @@ def _close(record: Dict[str, Any], state: str, sha: str) -> Dict[str, Any]:
     kept = {key: value for key, value in record.items() if key not in ("folder", "format")}
     write_json(os.path.join(record["folder"], "record.json"), {**kept, "state": state})
     return _report(record["id"], record["path"], state, sha, "; ".join("stale bytecode stays: " + item for item in left))
-
-
-def _conflict_note(record: Dict[str, Any], sha: str, all_records: List[Dict[str, Any]]) -> str:
-    later = [
-        other["id"]
-        for other in all_records
-        if other["path"] == record["path"] and other["state"] == "open" and other["seq"] > record["seq"]
-    ]
-    if later:
-        return "patch `%s` lies on top of it: restore that first, or all" % later[-1]
-    return "edited since: now %s, patched %s, original %s in %s" % (sha, record["sha256_after"], record["sha256_before"], record["folder"])

@@ -1,0 +1,188 @@
+"""Where patches may still be open, and undoing them there: what `runbook restore` does on each host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from runbook.cli import store
+from runbook.engine.state import fold
+from runbook.hosts.base import CancelToken, Host, HostError, OpenPatch, RestoreReport
+from runbook.model.clock import SystemClock
+from runbook.model.playbook import Target
+
+LADDER = ("TERM 15s", "KILL 10s")
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for."""
+
+    only_list: bool = False
+    stop: bool = False
+    force: bool = False
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A host to look at: for one run, or for all (`run` null). `live`: why that run counts as going on, when its journal says so."""
+
+    target: Target
+    run: str | None = None
+    cwd: str | None = None
+    live: str | None = None
+    journal: bool = False
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One patch. `state`: restored, already, conflict, missing, refused; only listed: patched, original, edited, missing, unreadable."""
+
+    host: str
+    run: str
+    id: str
+    path: str
+    folder: str
+    age_s: float
+    sha_before: str
+    sha_patched: str
+    sha_now: str
+    state: str
+    notes: list[str] = []
+
+
+def place_of(host: str, run: str | None) -> Place:
+    """A host named on the command line. A run's journal, where there is one here, gives its full id and says whether it goes on."""
+    target = Target(target=host)
+    if run is None:
+        return Place(target=target)
+    try:
+        known = _of_journal(run)
+    except click.UsageError:
+        return Place(target=target, run=run)  # somebody else's run: its host knows it
+    return Place(target=target, run=known.run, live=known.live, journal=True)
+
+
+def places_of(run: str) -> list[Place]:
+    """The hosts on which a run still owes something, from its journal."""
+    known = _of_journal(run)
+    return [
+        Place(target=target, run=known.run, live=known.live, cwd=known.cwd, journal=True)
+        for target in known.targets
+        if target.target in known.owing
+    ]
+
+
+class _Journal(msgspec.Struct, frozen=True, kw_only=True):
+    run: str
+    live: str | None
+    cwd: str | None
+    targets: list[Target]
+    owing: set[str]
+
+
+def _of_journal(run: str) -> _Journal:
+    folder = store.find_run(run)
+    state = fold(store.read_run(folder))
+    header = state.header
+    if header is None:
+        raise click.UsageError(f"{folder.name} has no header: nothing ran, so there is nothing to restore")
+    goes_on = state.ended is None and state.suspended is None and store.is_alive(header.controller)
+    pid = header.controller.get("pid")
+    targets: dict[str, Any] = {item["target"]: msgspec.convert(item, Target) for items in header.targets.values() for item in items}
+    return _Journal(
+        run=header.run,
+        live=f"it is running (pid {pid}): press Ctrl-C there, or use --force" if goes_on else None,
+        cwd=header.controller.get("cwd"),
+        targets=list(targets.values()),
+        owing={debt.host for debt in state.owed.values()},
+    )
+
+
+def look_at(place: Place, wish: Wish) -> list[Row] | str:
+    """Connect, list, and unless that was all, undo. A sentence when the host was not reached or did not answer."""
+    from runbook.hosts.connect import connect
+
+    clock = SystemClock()
+    try:
+        host = connect(place.target, clock=clock, cancel=CancelToken(), cwd=Path(place.cwd) if place.cwd else None)
+    except HostError as problem:
+        return f"{problem.summary}; {problem.hint}" if problem.hint else problem.summary
+    try:
+        now = clock.now() + host.facts.clock_offset_s
+        found = host.open_patches(place.run)
+        if wish.only_list:
+            return [_row(host, patch, now, patch.state, patch.sha256_now, [_timer(patch, now)]) for patch in found]
+        runs = dict.fromkeys(patch.run for patch in found)
+        return [row for run in runs for row in _undo(host, place, wish, run, [patch for patch in found if patch.run == run], now)]
+    except HostError as problem:
+        return problem.summary
+    finally:
+        host.close()
+
+
+def _undo(host: Host, place: Place, wish: Wish, run: str, patches: list[OpenPatch], now: float) -> list[Row]:
+    why = place.live if place.journal else _keeper(patches[0], now)
+    if why and not wish.force:
+        return [_row(host, patch, now, "refused", patch.sha256_now, [why]) for patch in patches]
+    notes = _stop(host, run) if wish.stop else []
+    reports = {report.id: report for report in host.restore(run, [patch.id for patch in patches])}
+    if not wish.stop:
+        notes += [f"pid {pid} still runs with what it has loaded" for pid in _servers(host, run)]
+    return [_undone(host, patch, now, reports[patch.id], notes) for patch in reversed(patches)]
+
+
+def _undone(host: Host, patch: OpenPatch, now: float, report: RestoreReport, notes: list[str]) -> Row:
+    told = [*([report.note] if report.note else []), *notes]
+    return _row(host, patch, now, report.state, report.sha256_now, told)
+
+
+def _keeper(patch: OpenPatch, now: float) -> str:
+    """Why a run without a journal here counts as going on; empty when nobody is left."""
+    if not patch.keeper:
+        return ""
+    renewed = f"its keeper lives, last renewed {max(0.0, now - patch.renewed):.0f} s ago"
+    return f"{renewed}: `runbook cancel {patch.run}` where it was started, or --force"
+
+
+def _timer(patch: OpenPatch, now: float) -> str:
+    if not patch.keeper:
+        return "its keeper is gone: nothing gives the file back by itself"
+    left = patch.renewed + patch.undo_after_s - now
+    return f"its keeper lives and gives the file back in {max(0.0, left):.0f} s, unless a controller renews it or holds it suspended"
+
+
+def _servers(host: Host, run: str) -> list[int]:
+    return [launch.pid for launch in host.keeper(run).launches if launch.ended is None]
+
+
+def _stop(host: Host, run: str) -> list[str]:
+    """End what the run launched on this host; answers a note for each process that is left."""
+    from runbook.steps.kill import end, launch_processes, split, tell_keeper, widen
+
+    table = host.processes(run)
+    launches = [launch for launch in host.keeper(run).launches if launch.ended is None]
+    seeds = [process for launch in launches for process in launch_processes(table, launch.pid, launch.start, launch.sid)]
+    targets, _ = split(widen(seeds, table, run), ())
+    if not targets:
+        return []
+    for launch in launches:
+        tell_keeper(host, run, launch.id, targets)
+    _, report = end(host, targets, LADDER, run, run)
+    return [f"pid {row['pid']} could not be ended: {row.get('why', 'alive')}" for row in report.left]
+
+
+def _row(host: Host, patch: OpenPatch, now: float, state: str, sha_now: str, notes: list[str]) -> Row:
+    return Row(
+        host=host.name,
+        run=patch.run,
+        id=patch.id,
+        path=patch.path,
+        folder=patch.folder,
+        age_s=max(0.0, now - patch.patched),
+        sha_before=patch.sha256_before,
+        sha_patched=patch.sha256_after,
+        sha_now=sha_now,
+        state=state,
+        notes=notes,
+    )

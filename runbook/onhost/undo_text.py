@@ -1,0 +1,65 @@
+"""What people read about an undo record: how to restore by hand, and why a file was left alone."""
+
+import os
+import shlex
+from typing import Any, Dict, List
+
+HOW_TO = """\
+{path}
+was changed by runbook (run {run}, patch {id}). The bytes before the change lie beside this text, in `original`, those after it in
+`patched`.
+
+See which bytes are there now:
+
+    sha256sum {quoted}
+        {after}  the patched file: restore it as below
+        {before}  the original: nothing to do
+        anything else: somebody edited it since. What they want to keep, without the patch:
+        diff3 -m {quoted} {patched} {original}
+
+Restore it:
+
+    cp {original} {temp}
+    chmod {mode:o} {temp}
+    chown {uid}:{gid} {temp}
+    touch -d @{seconds} {temp}
+    mv {temp} {quoted}
+    rm -f {cache} {kept}
+
+Then remove this folder.
+"""
+
+
+def how_to(record: Dict[str, Any], folder: str) -> str:
+    """The text beside a record that lies in `folder`."""
+    path, cache = record["path"], os.path.join(os.path.dirname(record["path"]), "__pycache__")
+    stem = os.path.splitext(os.path.basename(path))[0]
+    return HOW_TO.format(
+        path=path,
+        run=record["run"],
+        id=record["id"],
+        quoted=shlex.quote(path),
+        after=record["sha256_after"],
+        before=record["sha256_before"],
+        original=shlex.quote(os.path.join(folder, "original")),
+        patched=shlex.quote(os.path.join(folder, "patched")),
+        kept=shlex.quote(record["kept"]) if record["kept"] else "",
+        temp=shlex.quote(record["temp"]),
+        mode=record["mode"],
+        uid=record["uid"],
+        gid=record["gid"],
+        seconds="%d.%09d" % divmod(record["mtime_ns"], 10**9),
+        cache=shlex.quote(os.path.join(cache, stem + ".")) + "*.pyc",
+    )
+
+
+def conflict(record: Dict[str, Any], sha: str, all_records: List[Dict[str, Any]]) -> str:
+    """Why a file that holds neither the patched nor the original bytes was left alone."""
+    later = [
+        other["id"]
+        for other in all_records
+        if other["path"] == record["path"] and other["state"] == "open" and other["seq"] > record["seq"]
+    ]
+    if later:
+        return "patch `%s` lies on top of it: restore that first, or all" % later[-1]
+    return "edited since: now %s, patched %s, original %s in %s" % (sha, record["sha256_after"], record["sha256_before"], record["folder"])
