@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +57,8 @@ def tensor_diff(folder: Path, a: str, b: str, atol: float, rtol: float) -> Any:
     return in_run_folder(folder, a, b, atol, rtol)
 
 
-def connect(clock: Clock, cwd: Path | None, target: Target, cancel: CancelToken) -> Host:
-    """Connect to a target; the lab is started first when it is one. Raises Unreachable."""
+def connect(clock: Clock, cwd: Path | None, target: Target, cancel: CancelToken, note: Callable[[str], None]) -> Host:
+    """Connect to a target; the lab is started first when it is one. `note` gets what a user should know. Raises Unreachable."""
     if target.target == "lab":
         from runbook.lab.control import LabError, ensure_up
 
@@ -68,12 +68,7 @@ def connect(clock: Clock, cwd: Path | None, target: Target, cancel: CancelToken)
             raise ConnectFailed(problem.summary, problem.hint, stage="lab") from problem
     from runbook.hosts.connect import connect as connect_host
 
-    return connect_host(target, clock=clock, cancel=cancel, cwd=cwd)
-
-
-def needs_lab(playbook: Playbook) -> bool:
-    """Whether a role of this playbook is the lab."""
-    return any(target.target == "lab" for targets in playbook.hosts.values() for target in targets)
+    return connect_host(target, clock=clock, cancel=cancel, cwd=cwd, note=note)
 
 
 def controller() -> dict[str, Any]:

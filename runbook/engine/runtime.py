@@ -12,6 +12,7 @@ import msgspec
 from runbook.engine.journal import Journal
 from runbook.engine.state import RunState
 from runbook.hosts.base import CancelToken, Host, HostError, Mark
+from runbook.lang.values import Unknown
 from runbook.model.clock import Clock
 from runbook.model.event import ActionEnded, ActionStarted, Event, Found, HostConnected
 from runbook.model.playbook import BlockNode, Node, Playbook, StepNode, Target
@@ -19,7 +20,14 @@ from runbook.model.profile import Profile
 from runbook.model.verdict import Finding
 from runbook.steps.base import RunInfo, Step
 
-Connect = Callable[[Target, CancelToken], Host]
+Connect = Callable[[Target, CancelToken, Callable[[str], None]], Host]
+"""Connects to a target; the last argument takes what a user should know, such as a new host key."""
+TensorDiff = Callable[[str, str, float, float], Any]
+"""Behind the expression `tensor_diff(A, B, ATOL, RTOL)`: compares two files of the run folder."""
+
+
+def _no_tensor_diff(a: str, b: str, atol: float, rtol: float) -> Any:
+    return Unknown("tensor_diff: nothing here can read tensors")
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +58,7 @@ class Runtime:
         secrets: Mapping[str, str],
         environ: Mapping[str, str],
         clock: Clock,
+        tensor_diff: TensorDiff = _no_tensor_diff,
     ) -> None:
         self.playbook = playbook
         self.options = options
@@ -59,6 +68,7 @@ class Runtime:
         self.secrets = secrets
         self.environ = environ
         self.clock = clock
+        self.tensor_diff = tensor_diff
         self.state = RunState()
         self.cancel = CancelToken()
         self.info = RunInfo(id=options.run, dir=options.dir, suspend_for_s=float(playbook.suspend_for))
@@ -104,7 +114,7 @@ class Runtime:
 
     def _connected(self, name: str) -> Host:
         began = self.clock.monotonic()
-        host = self._connect(self.target(name), self.cancel)
+        host = self._connect(self.target(name), self.cancel, lambda text: self.find("host_note", f"{name}: {text}"))
         host.cancel = self.cancel
         took = self.clock.monotonic() - began
         self.emit(HostConnected(host=name, address=host.address, facts=msgspec.to_builtins(host.facts), seconds=took))

@@ -84,7 +84,7 @@ def play(
     events: list[Any] = []
     journal.follow(events.append)
 
-    def connect(target, cancel):
+    def connect(target, cancel, note):
         if target.target in unreachable:
             raise Unreachable(f"{target.target} does not answer", "look at the network")
         return Host(target.target, target.target, SilentTransport(), FACTS, None)
