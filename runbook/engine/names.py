@@ -64,6 +64,7 @@ def scope(runtime: Runtime, place: Place) -> dict[str, Any]:
             "failed_step": state.main.failed_step if state.main else None,
         },
         "__env__": runtime.environ,
+        "__tensor_diff__": runtime.tensor_diff,
     }
     layers = (runtime.playbook.vars, place.target.vars, *place.layers, state.vars_set, runtime.options.overrides)
     names["vars"] = Vars(layers, names)

@@ -19,6 +19,8 @@ from runbook.lang.values import Unknown, a_kind, kind, short
 
 ENV = "__env__"
 """The scope's mapping behind `env(NAME)`."""
+TENSOR_DIFF = "__tensor_diff__"
+"""The scope's function behind `tensor_diff(A, B)`: what reads files is given, so that evaluating stays without IO of its own."""
 _MAX_PARTS = 40
 
 
@@ -271,6 +273,8 @@ class _Evaluator(Items):
                 return found
         if name == "env":
             return self._env(*args)
+        if name == "tensor_diff":
+            return self._tensor_diff(*args)
         if name in ("min", "max") and len(args) == 1 and args[0] in ([], ()) and self.from_host(node.args[0], bound):
             return self.nothing_seen(node.args[0])
         try:
@@ -288,6 +292,17 @@ class _Evaluator(Items):
         if fallback is None:
             raise Problem(f"the environment variable {short(name)} is not set: set it, or write `env({short(name)}, 'default')`")
         return fallback
+
+    def _tensor_diff(self, a: Any, b: Any, atol: Any = 0.0, rtol: Any = 0.0) -> Any:
+        for value in (a, b):
+            if not isinstance(value, str):
+                raise Problem(f"`tensor_diff` takes two files of the run folder, not {a_kind(value)}")
+        for value in (atol, rtol):
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+                raise Problem(f"a tolerance of `tensor_diff` is a number from 0 on, not {a_kind(value)}")
+        if TENSOR_DIFF not in self.scope:
+            raise Problem("`tensor_diff` reads files of a run, and there is no run here")
+        return self.scope[TENSOR_DIFF](a, b, float(atol), float(rtol))
 
 
 def _missing(what: str, key: Any, there: list[Any]) -> str:

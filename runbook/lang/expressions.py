@@ -4,7 +4,8 @@
     nested data ── template(scope) ──▶ Templated
 
 Scope: nested plain data (mappings, lists, text, numbers, booleans, null); any part may be an `Unknown`. `scope["__env__"]` is the
-environment that `env(NAME)` reads. A lazy mapping in the scope may raise `Problem`.
+environment that `env(NAME)` reads, `scope["__tensor_diff__"]` the function behind `tensor_diff(A, B)`. A lazy mapping in the scope may
+raise `Problem`.
 """
 
 from runbook.lang.evaluate import Evaluation, Part, evaluate

@@ -21,7 +21,7 @@ MOST_INDEX = 64 << 20
 RECENT_S = 120.0
 TORCH_ENDS = (".pt", ".pth", ".bin", ".ckpt")
 _NOT_WEIGHTS = re.compile(r"(training_args|optimizer|scheduler|scaler|rng_state).*")
-_SHARD = re.compile(r"(.+)-(\d{1,6})-of-(\d{1,6})(\.\w+)")
+SHARD = re.compile(r"(.+)-(\d{1,6})-of-(\d{1,6})(\.\w+)")
 _UNFINISHED = (".incomplete", ".part", ".tmp", ".aria2", ".crdownload", ".download")
 _NAMED = 3  # names in one fault
 
@@ -119,7 +119,7 @@ def _shards(path: str, shards: List[str], index_name: Optional[str], faults: Lis
 def _numbering(shards: List[str]) -> List[Fault]:
     """Shards that the names of the others promise."""
     families: Dict[Tuple[str, str, str], set] = {}
-    for match in filter(None, map(_SHARD.fullmatch, shards)):
+    for match in filter(None, map(SHARD.fullmatch, shards)):
         families.setdefault((match[1], match[3], match[4]), set()).add(int(match[2]))
     found = []
     for (stem, total, end), there in families.items():

@@ -44,8 +44,7 @@ def limit_memory():
 
 def build(module, name, config):
     """[[name, dtype, shape], …] of everything that a checkpoint could fill."""
-    import torch
-
+    torch = importlib.import_module("torch")
     found = importlib.import_module(module)
     cls = getattr(found, name, None)
     if cls is None:

@@ -67,7 +67,11 @@ def _small_float(exponent_bits: int, bias: int, finite: bool) -> List[float]:
     return table
 
 
-_SMALL: Dict[str, List[float]] = {"float8_e4m3fn": _small_float(4, 7, True), "float8_e5m2": _small_float(5, 15, False)}
+_SMALL: Dict[str, List[float]] = {
+    "float8_e4m3fn": _small_float(4, 7, True),
+    "float8_e5m2": _small_float(5, 15, False),
+    "float8_e8m0fnu": [2.0 ** (byte - 127) for byte in range(255)] + [float("nan")],
+}
 
 
 class Values:

@@ -34,6 +34,7 @@ class Against(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     module: Annotated[str, Meta(description="module of a model class; it is imported by the launch's interpreter, without a GPU")] = ""
     class_: Annotated[str, Meta(description="the class, built on torch's meta device")] = msgspec.field(name="class", default="")
     config: Annotated[str, Meta(description="config.json for the class; left out: the one beside the weights")] = ""
+    python: Annotated[str, Meta(description="interpreter that has the module, instead of a launch's")] = ""
     for_: Annotated[ForwardLaunchRef | None, Meta(description="the launch whose interpreter to ask; implied when there is only one")] = (
         msgspec.field(name="for", default=None)
     )
@@ -109,6 +110,8 @@ class Checkpoint(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         for fault in found.faults:
             if fault["kind"] not in DAMAGED | BLIND:
                 ctx.find(f"checkpoint_{fault['kind']}", _fault(fault))
+        for key, why in list(found.data["skipped"].items())[:MOST_NAMED]:
+            ctx.find("no_statistics", f"`{key}`: {why}")
         other = self._against(ctx, found)
         fields["unmatched"] = other
         if isinstance(other, Unknown):
@@ -157,9 +160,9 @@ def _expected(ctx: StepContext, other: Against, found: Found) -> Entries | Unkno
     """The parameters that the class has. Their types are left out: an engine chooses them when it loads."""
     from runbook.steps.patch import interpreter_of  # brings the source transform, which no other checkpoint needs
 
-    body = ctx.forward_launch(other.for_)
+    body = {"python": other.python} if other.python else ctx.forward_launch(other.for_)
     if body is None:
-        return Unknown(f"cannot tell which launch's interpreter has {other.module}: name it with `for:`")
+        return Unknown(f"cannot tell which launch's interpreter has {other.module}: name it with `for:`, or give `python:`")
     config = found.data["config"]
     if other.config:
         config = _config(ctx, other.config)

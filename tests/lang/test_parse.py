@@ -122,7 +122,8 @@ def test_equal_sources_give_equal_results():
 
 def test_the_functions_are_exactly_these():
     assert sorted(FUNCTIONS) == sorted(
-        "len min max sum any all sorted abs round default get known quote raw match search lines json duration size basename env".split()
+        "len min max sum any all sorted abs round default get known quote raw match search lines json duration size basename env"
+        " tensor_diff".split()
     )
 
 

@@ -362,6 +362,11 @@ def test_numbers_that_overflow_give_null_and_not_an_error(tmp_path):
     assert stats_of(tmp_path / "n", [math.nan] * 3, "float32")["mean"] is None
 
 
+def test_portions_of_different_means_give_one_spread(tmp_path):
+    row = stats_of(tmp_path / "n", [0.0] * 65_536 + [2.0] * 65_536, "float32")
+    assert (row["mean"], row["std"], row["zero"]) == (1.0, 1.0, 65_536)
+
+
 def test_a_sample_says_so_and_reaches_both_ends(tmp_path):
     values = [5.0] + [1.0] * 300_000 + [9.0]
     row = stats_of(tmp_path / "n", values, "float32", most=1 << 17)

@@ -48,6 +48,11 @@ def test_the_labs_draft_is_told_as_it_is(ctx):
     assert set(fields) | {"unmatched"} == set(Checkpoint.RESULTS)
 
 
+def test_a_tensor_without_statistics_is_said(ctx):
+    result = ctx.do(Checkpoint(path=str(DRAFT), tensors=["fc.weight"]))
+    assert result.fields["stats"] == {} and ("no_statistics", "`fc.weight`: no key matches") in ctx.findings
+
+
 def header_bytes(folder):
     return sum(8 + int.from_bytes(path.read_bytes()[:8], "little") for path in folder.glob("*.safetensors"))
 
