@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from html import escape
 
 from runbook.render.compare import NOT_THERE, Comparison, Difference, Section, Side
@@ -25,8 +26,8 @@ def as_text(comparison: Comparison, width: int = 100) -> str:
     lines = [*_head("A", comparison.a, width), *_head("B", comparison.b, width), ""]
     for section in comparison.sections:
         lines += [section.name, *_rows(section, width), ""]
-    lines.append(closing(comparison))
-    return "\n".join([*lines, *(f"note: {note}" for note in map(one_line, comparison.notes))]) + "\n"
+    last = [closing(comparison), *(f"note: {note}" for note in map(one_line, comparison.notes))]
+    return "\n".join([*lines, *(textwrap.fill(line, max(NARROWEST, width), subsequent_indent="  ") for line in last)]) + "\n"
 
 
 def closing(comparison: Comparison) -> str:

@@ -50,12 +50,12 @@ def facts(events: Iterable[AnyEvent]) -> Facts:
     lines, skipped = _log_lines(seen)
     seconds = dict(_durations(story))
     return Facts(
-        run=header.run if header else "",
-        name=(header.name or header.playbook) if header else "",
+        run=one_line(header.run, LONGEST) if header else "",
+        name=one_line(header.name or header.playbook, LONGEST) if header else "",
         started=header.t if header else None,
-        verdict=closing.verdict if closing else story.state,
-        kind=(closing.kind or "") if closing else "",
-        reason=closing.reason if closing else "",
+        verdict=one_line(closing.verdict, LONGEST) if closing else story.state,
+        kind=one_line(closing.kind or "", LONGEST) if closing else "",
+        reason=one_line(closing.reason) if closing else "",
         tables={
             "environment": dict(_environment(seen, story)),
             "versions": dict(_versions(story)),

@@ -71,5 +71,5 @@ def bullets(texts: Sequence[Any], most: int, longest: int = LONGEST_TEXT) -> str
 
 
 def details(summary: str, body: str) -> str:
-    """A part that unfolds where the tracker knows how. `summary` is our own text."""
+    """A part that unfolds where the tracker knows how. `summary` is HTML: escaped by the caller."""
     return f"<details>\n<summary>{summary}</summary>\n\n{body}\n\n</details>"

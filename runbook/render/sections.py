@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import html
 import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -255,7 +256,7 @@ def raw(tale: Tale, detail: Detail) -> str:
 
 def _raw(end: StepEnded, log: list[str], detail: Detail) -> list[str]:
     parts = []
-    name = f"<code>{cell(end.step, 60)}</code>"
+    name = f"<code>{html.escape(one_line(end.step, 60))}</code>"  # inside a tag Markdown's own escapes mean nothing
     longest = min(500, detail.text)
     if isinstance(diff := end.result.get("diff"), str) and diff.strip():
         parts.append(details(f"{name}: what was changed", fence(diff, "diff", most=detail.lines * 20, longest=longest)))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from runbook.model.event import (
@@ -35,6 +37,15 @@ from runbook.model.sample import (
     ThreadSample,
 )
 from runbook.model.verdict import EXIT_CODES, Culprit, Diagnosis, Evidence, Finding
+
+
+def thorough(examples: int) -> settings:
+    """Settings of a property over histories: more with RUNBOOK_EXAMPLES; never shrunk, since that takes minutes and the case is printed."""
+    most = int(os.environ.get("RUNBOOK_EXAMPLES", examples))
+    return settings(
+        max_examples=most, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.reuse, Phase.generate]
+    )
+
 
 HOSTILE = (
     "</script><script>alert(1)</script><img src=x onerror=alert(1)>",
@@ -176,7 +187,17 @@ middle = st.one_of(
     ),
     st.builds(ActionStarted, t=times, id=st.sampled_from(["a1", "a2"]), step=steps, host=words, action=words, detail=results),
     st.builds(ActionEnded, t=times, id=st.sampled_from(["a1", "a2"]), step=steps, host=words, action=words, ok=st.booleans(), error=texts),
-    st.builds(PhaseReached, t=times, step=steps, server=words, phase=words, rank=st.none() | st.integers(0, 2), line=texts, label=words, ended=st.booleans()),
+    st.builds(
+        PhaseReached,
+        t=times,
+        step=steps,
+        server=words,
+        phase=words,
+        rank=st.none() | st.integers(0, 2),
+        line=texts,
+        label=words,
+        ended=st.booleans(),
+    ),
     st.builds(SampleTaken, t=times, step=steps, sample=samples),
     st.builds(Moved, t=times, step=steps, host=words, phase=st.none() | words, text=texts, elapsed_s=seconds),
     st.builds(Found, t=times, finding=st.builds(Finding, code=words, text=texts)),

@@ -1,10 +1,9 @@
 """The Markdown transcript: the reader's order, and nothing from a host can break its form."""
 
-import os
 import re
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -15,7 +14,7 @@ from runbook.render.budget import Budget
 from runbook.render.markdown import cell, fence, markdown
 from runbook.render.marks import prose
 from runbook.render.story import tell
-from tests.render.histories import histories
+from tests.render.histories import histories, thorough
 from tests.render.test_summary import HEADER
 
 CLAIM = {"that": "a > 4", "because": "it must", "outcome": "false", "note": "", "parts": [{"source": "a", "value": "1.09"}]}
@@ -94,7 +93,7 @@ def has_room(text: str) -> None:
     assert not re.search(r"(?m)^/\w|^::", prose), "a quick action or a workflow command"
 
 
-@settings(max_examples=int(os.environ.get("RUNBOOK_EXAMPLES", "15")), deadline=None, suppress_health_check=list(HealthCheck))
+@thorough(15)
 @given(histories(), st.integers(2_000, 20_000))
 def test_any_history_fits_any_budget_with_its_verdict_and_its_form(events, budget):
     text = markdown(events, budget)
@@ -108,7 +107,7 @@ def test_any_history_fits_any_budget_with_its_verdict_and_its_form(events, budge
     assert ("## Evidence" in text) == (step is not None and step.end.diagnosis is not None)
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@thorough(5)
 @given(histories(), st.integers(2_000, 9_000))
 def test_a_limit_in_characters_counts_characters(events, limit):
     text = markdown(events, Budget(chars=limit))
@@ -146,7 +145,7 @@ def test_parts_go_in_one_fixed_order_and_the_end_says_which_and_where_the_whole_
     assert "Cut to fit" not in whole and "serve '--x=a b'" in whole and "What moved" in whole
     heads = ["Raw output", "What moved", "Environment", "All steps"]
     gone: list[str] = []
-    for budget in range(len(whole.encode()), 2_000, -200):
+    for budget in range(len(whole.encode()), 2_000, -800):
         text = markdown(full_run(), budget)
         missing = [head for head in heads if f"## {head}" not in text]
         assert set(gone) <= set(missing), f"{gone} came back at {budget}"
