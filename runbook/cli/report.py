@@ -97,9 +97,7 @@ def _page(events: list[AnyEvent]) -> str:
 
 
 def _summary(events: list[AnyEvent], folder: Path) -> str:
-    paths = {"markdown": folder / "transcript.md", "html": folder / "transcript.html"}
-    files = {key: str(path) if path.exists() else None for key, path in paths.items()}
-    return json.dumps(summary(events, str(folder), files), ensure_ascii=False, indent=1) + "\n"
+    return json.dumps(summary(events, str(folder), store.transcripts(folder)), ensure_ascii=False, indent=1) + "\n"
 
 
 def _zip(events: list[AnyEvent], folder: Path, file: str) -> bytes:

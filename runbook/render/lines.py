@@ -19,6 +19,8 @@ from runbook.model.units import format_duration
 from runbook.render.diagnostics import visible
 from runbook.render.story import Story
 
+LONGEST = 4_000
+"""Characters of a line; the whole of a longer one stands in the journal."""
 MARKS = {"passed": "ok", "failed": "FAILED", "unknown": "UNKNOWN", "skipped": "skipped"}
 
 
@@ -30,7 +32,7 @@ class Lines:
 
     def lines(self, event: AnyEvent) -> list[str]:
         """The lines for one event; most events have none. Text from a host cannot steer the terminal."""
-        return [visible(line) for line in self._lines(event)]
+        return [visible(line if len(line) <= LONGEST else line[:LONGEST] + "…") for line in self._lines(event)]
 
     def _lines(self, event: AnyEvent) -> list[str]:
         self.story.apply(event)

@@ -157,7 +157,7 @@ class Page(HTMLParser):
         assert not any(name.startswith("on") or name in ("src", "href") for name, _ in attrs)
 
 
-@thorough(10)
+@thorough(6)
 @given(histories(6), histories(6))
 def test_any_two_histories_compare_and_their_texts_are_inert(a, b):
     result = compare(a, b)

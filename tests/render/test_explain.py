@@ -79,7 +79,7 @@ def test_every_verdict_has_a_meaning():
     assert set(MEANS) == set(EXIT_CODES) - {"invalid"}
 
 
-@thorough(10)
+@thorough(6)
 @given(histories())
 def test_any_history_can_be_explained_and_steers_nothing(events):
     assert all(char.isprintable() or char == "\n" for char in explain(events))

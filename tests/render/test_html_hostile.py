@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runbook.model.event import MainEnded, Owed, Registered, Settled, VarsSet
+from runbook.model.event import MainEnded, Owed, Registered, RunEnded, Settled, StepEnded, VarsSet
 from runbook.render.html import LIMIT, POLICY, html
 from runbook.render.page.markup import VOID, text, visible
 from runbook.render.page.style import sheet
@@ -99,27 +100,40 @@ mixed = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(mixed)
-def test_no_text_becomes_an_element_an_attribute_or_a_hidden_character(history):
-    page = html(history)
-    page.encode("utf-8")
+def check(history, limit):
+    """What must hold of every page."""
+    page = html(history, limit)
     shown = seen(page)
     hidden = {char for char in shown if not char.isprintable() and char not in "\n\t" and not char.isspace()}
     assert hidden == set(), f"{hidden!r} reach the reader"
     assert "\x1b" not in page and POLICY in page.replace("&#x27;", "'")
+    assert len(page.encode("utf-8")) <= limit
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(mixed, st.integers(120_000, 300_000))
-def test_a_page_keeps_its_size_and_its_form_whatever_it_is_made_from(history, limit):
-    page = html(history, limit)
-    parsed(page)
-    assert len(page.encode()) <= limit
-    assert len(html(history).encode()) <= LIMIT
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(mixed, st.sampled_from([LIMIT, 300_000, 120_000]))
+def test_no_text_becomes_an_element_an_attribute_or_a_hidden_character_and_the_size_holds(history, limit):
+    check(history, limit)
 
 
-@settings(max_examples=200, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
+@given(mixed, st.sampled_from([LIMIT, 300_000, 120_000]))
+def test_the_same_of_many_more_histories(history, limit):
+    check(history, limit)
+
+
+RESULTS = ("hits", "diff", "claims", "argv", "env", "versions", "stdout", "stderr", "path", "pid", "log")
+
+
+@pytest.mark.parametrize("type", ["assert", "launch", "patch", "expect_probe", "run"])
+@pytest.mark.parametrize("odd", [5, True, 1.5, None, "<b>", [1, None, {"shape": ["<b>"]}], {"<b>": {"~unknown": 1}}], ids=repr)
+def test_a_result_of_an_unexpected_shape_is_left_out_and_not_an_error(type, odd):
+    end = StepEnded(step="s", type=type, status="failed", verdict="failed", seconds=1.0, result=dict.fromkeys(RESULTS, odd))
+    check([end, RunEnded(verdict="failed", exit_code=1, reason="r", failed_step="s")], LIMIT)
+
+
+@settings(max_examples=100, deadline=None)
 @given(texts, st.integers(60, 4_000))
 def test_a_cut_text_is_no_longer_than_asked_and_ends_in_no_half_entity(value, most):
     shown = text(value, most)

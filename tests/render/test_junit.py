@@ -114,7 +114,7 @@ def test_what_is_missing_from_an_old_journal_is_said():
     assert "torn_journal: 12 bytes" in (suite.findtext("system-out") or "")
 
 
-@thorough(15)
+@thorough(8)
 @given(histories())
 def test_any_history_is_a_valid_document(events):
     text = junit(events)

@@ -93,7 +93,7 @@ def has_room(text: str) -> None:
     assert not re.search(r"(?m)^/\w|^::", prose), "a quick action or a workflow command"
 
 
-@thorough(15)
+@thorough(8)
 @given(histories(), st.integers(2_000, 20_000))
 def test_any_history_fits_any_budget_with_its_verdict_and_its_form(events, budget):
     text = markdown(events, budget)

@@ -128,7 +128,7 @@ def test_spans_that_overlap_go_to_lanes_of_their_own():
     assert len({e["tid"] for e in valid(trace(events)) if e["ph"] == "X"}) == 2
 
 
-@thorough(15)
+@thorough(8)
 @given(histories())
 def test_any_history_is_a_valid_trace(events):
     text = trace(events)
