@@ -18,6 +18,7 @@ from runbook.model.diagnostic import Diagnostic, Span
 Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPES = (*_FUNCTIONS, ast.ClassDef)
+_BLOCKS = ("body", "orelse", "finalbody")
 _SAME = 0.86
 """Likeness (difflib ratio) from which a statement is called the same one, changed."""
 _TAILS = ("", "\n    pass", " pass", "\n    case _: pass", "\n    pass\nfinally:\n    pass")
@@ -35,20 +36,31 @@ class Place(msgspec.Struct, frozen=True):
     after: bool
 
 
-def functions(tree: ast.Module) -> Iterator[tuple[str, Function]]:
-    """All functions with their qualified names, `<locals>` left out, in the order of the file."""
+def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """The lists of statements directly below a node. Expressions hold none, so that a walk over these is cheap."""
+    for key in _BLOCKS:
+        yield getattr(node, key, None) or []
+    for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+        yield part.body
 
-    def walk(node: ast.AST, prefix: str) -> Iterator[tuple[str, Function]]:
-        for child in ast.iter_child_nodes(node):
+
+def scopes(tree: ast.Module) -> Iterator[tuple[str, Function | ast.ClassDef]]:
+    """All functions and classes with their qualified names, `<locals>` left out, in the order of the file."""
+
+    def walk(node: ast.AST, prefix: str) -> Iterator[tuple[str, Function | ast.ClassDef]]:
+        for child in (statement for block in blocks(node) for statement in block):
             if isinstance(child, _SCOPES):
-                name = f"{prefix}{child.name}"
-                if isinstance(child, _FUNCTIONS):
-                    yield name, child
-                yield from walk(child, f"{name}.")
+                yield f"{prefix}{child.name}", child
+                yield from walk(child, f"{prefix}{child.name}.")
             else:
                 yield from walk(child, prefix)
 
     return walk(tree, "")
+
+
+def functions(tree: ast.Module) -> Iterator[tuple[str, Function]]:
+    """All functions with their qualified names."""
+    return ((name, node) for name, node in scopes(tree) if isinstance(node, _FUNCTIONS))
 
 
 def own_statements(function: Function) -> list[ast.stmt]:
@@ -56,17 +68,13 @@ def own_statements(function: Function) -> list[ast.stmt]:
     found: list[ast.stmt] = []
 
     def walk(node: ast.AST) -> None:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.stmt):
-                found.append(child)
-            if not isinstance(child, (*_SCOPES, ast.expr)):
+        for child in (statement for block in blocks(node) for statement in block):
+            found.append(child)
+            if not isinstance(child, _SCOPES):
                 walk(child)
 
-    for statement in function.body:
-        found.append(statement)
-        if not isinstance(statement, _SCOPES):
-            walk(statement)
-    return found
+    walk(function)
+    return sorted(found, key=lambda statement: (statement.lineno, statement.col_offset))
 
 
 def header(statement: ast.stmt) -> str:
@@ -100,9 +108,12 @@ class Index:
     def __init__(self, tree: ast.Module, path: str) -> None:
         self.path = path
         self._named: dict[str, list[Function]] = {}
-        for name, function in functions(tree):
-            self._named.setdefault(name, []).append(function)
-        self._classes = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+        self._classes: set[str] = set()
+        for name, node in scopes(tree):
+            if isinstance(node, ast.ClassDef):
+                self._classes.add(node.name)
+            else:
+                self._named.setdefault(name, []).append(node)
         self._statements: dict[Function, list[tuple[str, ast.stmt]]] = {}
 
     def statements(self, function: Function) -> list[tuple[str, ast.stmt]]:
@@ -112,7 +123,7 @@ class Index:
         return self._statements[function]
 
     def find(self, at: str, anchor: str, side: str) -> Place | Diagnostic:
-        """Where a probe goes. side: entry, after or before; `anchor` is empty for entry."""
+        """Where a probe goes. side: entry, exit, after or before; `anchor` is empty for entry and exit."""
         wanted = at.replace(".<locals>", "")
         candidates = [function for function in self._named.get(wanted, ()) if not _is_overload(function)]
         if not candidates:
@@ -122,7 +133,7 @@ class Index:
         if compiled:
             summary = f"`{wanted}` is compiled by `@{compiled[0]}`: Python in it does not run"
             return self._problem("compiled-function", line, summary, "put the probe into the function that calls it")
-        if side != "entry":
+        if side not in ("entry", "exit"):
             return self._find_statement(candidates, wanted, anchor, side)
         if len(candidates) > 1:
             return self._several(f"`{wanted}` is defined", candidates, "name a statement of the one you mean with `after:`")

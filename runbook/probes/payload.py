@@ -4,7 +4,10 @@
 
     P(0) and P.hit(0, {'hidden': lambda: hidden_states})
 
-`P(0)` is all that a call costs while the bucket is empty. Rules that the code below keeps:
+`P(0)` is all that a call costs while the bucket is empty. An exit probe (exits.py) uses three more: `P.out[0](value)` keeps what is
+returned and gives it back, `P.failed(0)` keeps the exception, `P.left(0)` is its `P(0)`. What is kept belongs to the frame, so
+threads, recursion, generators and tasks do not mix, and is let go when the frame is left. `P.built[0](self)` and `P.loaded(0)` tell
+that a class was constructed and that the import came to its end. Rules that the code below keeps:
 
 - The server never notices: every Exception ends here. Nothing but Exception is caught, so Ctrl-C and exits pass through.
 - No file stays open and no lock is held while values are read: a forked child starts clean, a closed fd is never reused.
@@ -16,7 +19,7 @@
 
 # Python 3.8 reads this source too; it is one function because it is embedded as one.
 # ruff: noqa: UP004, UP031, B905, C901
-# mypy: disable-error-code="call-overload,var-annotated"
+# mypy: disable-error-code="assignment,call-overload,misc,var-annotated"
 from __future__ import annotations
 
 
@@ -32,7 +35,9 @@ def arm(config, clock=None):
     clock = clock or time.monotonic
     modules = sys.modules
     frame = sys._getframe
-    home, probes = config["home"], config["probes"]
+    home, probes, standing = config["home"], config["probes"], config.get("standing")
+    own, arm_code = frame().f_globals, frame().f_code
+    saver = config.get("saver")
     file = os.path.abspath(home.get("__file__") or "")  # before a server changes its working directory
 
     def tracing():  # torch.compile is running this Python to make a graph of it
@@ -124,6 +129,9 @@ def arm(config, clock=None):
         shape = getattr(value, "shape", None)
         return type(value).__name__ if shape is None else tuple(shape)
 
+    def label(kind):
+        return (str(kind.__module__) + "." + kind.__qualname__)[:300]
+
     def rank():
         group = modules.get("torch.distributed")
         return group.get_rank() if group is not None and group.is_available() and group.is_initialized() else None
@@ -134,14 +142,21 @@ def arm(config, clock=None):
             self.pid, self.seq, self.start = 0, 0, 0
             self.shut = [float("-inf")] * len(probes)  # clock() before which a call is not looked at
             self.buckets = [{} for _ in probes]  # form -> [end of its window, hits left, dropped was told]
-            self.left = [config["total"]] * len(probes)
-            self.told, self.cuda = set(), False
+            self.rest = [config["total"]] * len(probes)
+            self.told, self.cuda, self.shielded = set(), False, False
+            self.kept = [{} for _ in probes]  # id of a frame -> (result, error), from `out` or `failed` to `left`
+            self.out = [self.keeper(kept) for kept in self.kept]
+            self.built = [self.maker(name) for name in config.get("alive", ())]
+            self.save = saver(config["side"], modules) if saver else None
+            self.files = 0
 
         def __reduce__(self):  # pickled with a function of __main__: silent in the copy
             import functools
             import operator
 
-            return functools.partial, (operator.is_, None)
+            never, same = functools.partial(operator.is_, None), functools.partial(next, iter(()))
+            parts = {"out": [same] * len(self.out), "built": [never] * len(self.built), "left": never, "failed": never}
+            return functools.partial, (operator.is_, None), (operator.is_, (None,), {}, parts)
 
         def __call__(self, i):
             if frame(1).f_globals is not home and quiet(tracing):  # asking torch takes 1 us: only when something else calls us
@@ -153,17 +168,87 @@ def arm(config, clock=None):
                 self.once(i, "graph", "CUDA graph capture")
             return False
 
-        __call__.__dict__["_dynamo_marked_constant"] = True
+        def left(self, i):
+            if frame(1).f_globals is not home and quiet(tracing):
+                self.once(i, "graph", "torch.compile")
+                return False
+            if clock() >= self.shut[i]:
+                return True
+            self.kept[i].pop(id(frame(1)), None)
+            if self.cuda and quiet(capturing):
+                self.once(i, "graph", "CUDA graph capture")
+            return False
+
+        def failed(self, i):
+            if frame(1).f_globals is home or not quiet(tracing):
+                self.kept[i][id(frame(1))] = (None, sys.exc_info()[1])
+            return False
+
+        def awake(self):  # constant false for torch.compile, which calls it from code of its own
+            return frame(1).f_globals is own or self.compiling()
+
+        def compiling(self):  # what runs uncompiled around a graph calls us as well: our own code is no work for the compiler
+            skip = getattr(modules.get("torch._dynamo.eval_frame"), "skip_code", None)
+            todo = [] if self.shielded or skip is None else [arm_code]
+            self.shielded = self.shielded or skip is not None
+            while todo:
+                one = todo.pop()
+                skip(one)
+                todo += [part for part in one.co_consts if hasattr(part, "co_consts")]
+            return False
+
+        for constant in (__call__, left, failed, awake):
+            constant.__dict__["_dynamo_marked_constant"] = True
+
+        def keeper(self, kept):
+            def out(value):
+                if self.awake():
+                    kept[id(frame(1))] = (value, None)
+                return value
+
+            return out
+
+        def maker(self, name):
+            seen = set()
+
+            def built(made):
+                if self.awake() and type(made) not in seen and len(seen) < 8:  # each class that comes of it, once
+                    seen.add(type(made))
+                    inside = {i: probe["at"][len(name) + 1 :] for i, probe in enumerate(probes) if probe["at"].startswith(name + ".")}
+                    self.report({"kind": "built", "alive": name, "class": label(type(made))}, made, inside)
+
+            return built
+
+        def loaded(self, _):
+            self.report({"kind": "loaded"}, home, {i: probe["at"] for i, probe in enumerate(probes)})
+
+        def report(self, record, owner, paths):
+            try:
+                found = {i: standing and standing(owner, path.split("."), arm_code.co_filename) for i, path in paths.items()}
+                record["replaced"] = dict([(str(i), how[:200]) for i, how in found.items() if how][:8])
+                record["unseen"] = [i for i, how in found.items() if how is None][:100]
+                self.write(record)
+            except Exception:
+                return
 
         def once(self, i, kind, how):
+            quiet(self.compiling)
             if (i, kind, how, os.getpid()) not in self.told:
                 self.told.add((i, kind, how, os.getpid()))
-                self.write({"kind": kind, "probe": i, "how": how})
+                quiet(lambda: self.write({"kind": kind, "probe": i, "how": how}))
 
-        def hit(self, i, show, when=None):
+        def hit(self, i, show, when=None, save=None):
             try:
                 began, probe, why = clock(), probes[i], mode()
                 record, self.cuda = {"kind": "hit", "probe": i}, quiet(on_cuda)
+                given, lost = (), ()
+                if "of_result" in probe:
+                    known = self.kept[i].pop(id(frame(1)), None)
+                    given = known or (None, None)
+                    record["exit"] = "unknown" if known is None else "return" if given[1] is None else "raise"
+                    lost = () if record["exit"] == "return" else probe["of_result"]
+                    if given[1] is not None:
+                        record["raised"] = problem(given[1])
                 if why:
                     record["mode"] = why
                     self.once(i, "graph", why)
@@ -172,20 +257,25 @@ def arm(config, clock=None):
                         record["condition"] = "not evaluated: " + why
                     else:
                         try:
-                            if not when():
+                            if not when(*given):
                                 return
                         except Exception as error:
                             record["condition"] = problem(error)
                 values, failed = {}, {}
                 for name, read in show.items():
+                    if name in lost:
+                        failed[name] = {"error": "there is no result"}
+                        continue
                     try:
                         if why and name not in probe["plain"]:
                             raise RuntimeError("not evaluated: " + why)
-                        values[name] = read()
+                        values[name] = read(*given)
                     except Exception as error:
                         failed[name] = {"error": problem(error)}
-                verdict = self.take(i, tuple(map(form, values.values())) + tuple(failed))
+                verdict = self.take(i, tuple(map(form, values.values())) + tuple(failed) + (record.get("raised", "").split(":")[0],))
                 if verdict is None:
+                    if save and self.save:
+                        record["saved"] = self.saved(save, given, lost, why)
                     self.write(record, values, failed, why)
                 else:  # looking again costs at most 1 % of the time, so another form of call is still noticed
                     self.shut[i] = min(verdict.pop("end"), clock() + max(0.001, 100 * (clock() - began)))
@@ -194,10 +284,30 @@ def arm(config, clock=None):
             except Exception:  # a probe that fails stays silent: the server comes first
                 return
 
+        def saved(self, save, given, lost, why):
+            with self.lock:
+                self.files += 1
+                number = self.files
+            values, told = {}, {}
+            for name, read in save.items():
+                if why or name in lost:
+                    told[name] = {"error": "not saved: " + (why or "there is no result")}
+                    continue
+                try:
+                    values[name] = read(*given)
+                except Exception as error:
+                    told[name] = {"error": problem(error)}
+            try:
+                facts = {"runbook": config["marker"], "pid": str(os.getpid()), "rank": str(quiet(rank)), "time": repr(time.time())}
+                told.update(self.save(number, values, facts))
+            except Exception as error:  # a full disk, a folder that is gone
+                told.update({name: {"error": "not saved: " + problem(error)} for name in values})
+            return [dict(one, name=name[:80]) for name, one in told.items()]
+
         def take(self, i, key):
             with self.lock:
                 now, buckets = clock(), self.buckets[i]
-                if self.left[i] <= 0:
+                if self.rest[i] <= 0:
                     told = (i, "spent", os.getpid()) in self.told
                     self.told.add((i, "spent", os.getpid()))
                     return {"end": float("inf")} if told else {"end": float("inf"), "kind": "spent"}
@@ -210,7 +320,7 @@ def arm(config, clock=None):
                     bucket = buckets[key] = [now + probes[i]["per"], probes[i]["hits"], False]
                 if bucket[1] > 0:
                     bucket[1] -= 1
-                    self.left[i] -= 1
+                    self.rest[i] -= 1
                     return None
                 told, bucket[2] = bucket[2], True
                 return {"end": bucket[0]} if told else {"end": bucket[0], "kind": "dropped", "until": time.time() + bucket[0] - now}
@@ -234,6 +344,8 @@ def arm(config, clock=None):
                     line = json.dumps(head)
             if len(line) >= 4096:
                 head.pop("shown", None)
+                if "saved" in head:
+                    head["saved"] = [dict(one, name=one["name"][:20]) for one in head["saved"][:8]]
                 line = json.dumps({name: value[:300] if isinstance(value, str) else value for name, value in head.items()})
             self.send((line + "\n").encode("ascii"))
 

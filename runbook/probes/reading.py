@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Union
 
 import msgspec
 
@@ -27,8 +27,37 @@ class Armed(msgspec.Struct, frozen=True, kw_only=True):
     ppid: int = 0
 
 
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """The import of the patched file came to its end.
+
+    replaced: probe number -> what runs instead of its function. unseen: numbers of those that could not be followed.
+    """
+
+    pid: int
+    start: int
+    time: float
+    replaced: dict[str, str] = {}
+    unseen: tuple[int, ...] = ()
+
+
+class Built(msgspec.Struct, frozen=True, kw_only=True):
+    """The first object of a class that came out of the constructor of `alive`: `made` is that class or a subclass."""
+
+    alive: str
+    made: str = msgspec.field(name="class")
+    pid: int
+    start: int
+    time: float
+    replaced: dict[str, str] = {}
+    unseen: tuple[int, ...] = ()
+
+
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """A probe was reached. `mode` names a capture or tracing, in which values are not read."""
+    """A probe was reached. `mode` names a capture or tracing, in which values are not read.
+
+    exit: return, raise or unknown, of an exit probe; raised: the exception's type and text. saved: what became of each tensor:
+    name with file, shape, dtype and bytes, or with error.
+    """
 
     probe: int
     pid: int
@@ -38,11 +67,17 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     rank: int | None = None
     mode: str = ""
     condition: str = ""
+    exit: str = ""
+    raised: str = ""
     shown: dict[str, Any] = {}
+    saved: tuple[dict[str, Any], ...] = ()
 
     def plain(self) -> dict[str, Any]:
         """As expressions see it: the shown values beside pid, rank, seq, time and the probe's index."""
-        more = {key: value for key, value in (("mode", self.mode), ("condition", self.condition)) if value}
+        told: dict[str, Any] = {"mode": self.mode, "condition": self.condition, "saved": list(self.saved)}
+        more: dict[str, Any] = {key: value for key, value in told.items() if value}
+        if self.exit:
+            more.update(exit=self.exit, raised=self.raised or None)
         return {
             **self.shown,
             **more,
@@ -77,11 +112,16 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     armed: tuple[Armed, ...] = ()
     hits: tuple[Hit, ...] = ()
     silences: tuple[Silence, ...] = ()
+    loaded: tuple[Loaded, ...] = ()
+    built: tuple[Built, ...] = ()
     torn: int = 0
 
 
-_KINDS: dict[str, type[Armed] | type[Hit] | type[Silence]] = {
+Record = Union[Armed, Loaded, Built, Hit, Silence]
+_KINDS: dict[str, type[Record]] = {
     "armed": Armed,
+    "loaded": Loaded,
+    "built": Built,
     "hit": Hit,
     "dropped": Silence,
     "spent": Silence,
@@ -96,7 +136,7 @@ def head(marker: str) -> str:
 
 def read(data: bytes, marker: str) -> Channel:
     """The records in these bytes. A record may follow other text on its line, and be cut anywhere."""
-    found: dict[type, list[Any]] = {Armed: [], Hit: [], Silence: []}
+    found: dict[type, list[Any]] = {Armed: [], Loaded: [], Built: [], Hit: [], Silence: []}
     torn = 0
     start = head(marker)
     for part in data.decode("utf-8", "replace").split(start)[1:]:
@@ -106,10 +146,17 @@ def read(data: bytes, marker: str) -> Channel:
         else:
             found[type(record)].append(record)
     hits = sorted(found[Hit], key=lambda hit: (hit.time, -1 if hit.rank is None else hit.rank, hit.seq))
-    return Channel(armed=tuple(found[Armed]), hits=tuple(hits), silences=tuple(found[Silence]), torn=torn)
+    return Channel(
+        armed=tuple(found[Armed]),
+        hits=tuple(hits),
+        silences=tuple(found[Silence]),
+        loaded=tuple(found[Loaded]),
+        built=tuple(found[Built]),
+        torn=torn,
+    )
 
 
-def _record(line: str) -> Armed | Hit | Silence | None:
+def _record(line: str) -> Record | None:
     try:
         data, _ = json.JSONDecoder().raw_decode(line)
         return msgspec.convert(data, _KINDS[data["kind"]])

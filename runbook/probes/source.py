@@ -19,11 +19,27 @@ _REST = re.compile(r"[ \t\f]*;?[ \t\f]*(#[^\r\n]*)?")
 
 
 class Insertion(msgspec.Struct, frozen=True, order=True):
-    """Text that goes in at an offset; `order` sorts several at one place."""
+    """Text that goes in at an offset. Of several at one place, lower ranks come first, then lower orders."""
 
     offset: int
+    rank: int
     order: int
     text: str
+
+
+def after_line(source: Source, stop: int, indent: str, text: str, order: int) -> Insertion:
+    """A line of its own behind the line that stops there, which may lack its end."""
+    line = indent + text
+    return Insertion(stop, line_rank(indent), order, line + source.eol if source.text[:stop].endswith(("\n", "\r")) else source.eol + line)
+
+
+def line_rank(indent: str) -> int:
+    """Between two lines the deeper one comes first: it still belongs to the block that ends there."""
+    return -len(indent.expandtabs())
+
+
+SAME_LINE = -(10**6)
+"""Rank of what goes into a line that is there: before any new line."""
 
 
 class Source:
@@ -76,6 +92,13 @@ class Source:
 
     def _line_stop(self, number: int) -> int:
         return self._starts[number] if number < len(self._starts) else len(self.text)
+
+    def logical_stop(self, offset: int) -> int:
+        """Where the line stops that a statement ends in; a backslash takes the next line in."""
+        stop = self.line_stop(offset)
+        while not self.ends_line(offset) and self.text[offset:stop].rstrip("\r\n").endswith("\\") and stop < len(self.text):
+            offset, stop = stop, self.line_stop(stop)
+        return stop
 
     def begins_line(self, offset: int) -> bool:
         """Whether nothing but indentation stands before the offset, and the line continues no other."""

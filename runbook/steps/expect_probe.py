@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal, Union
+from typing import Annotated, Any, ClassVar, Literal
 
-import msgspec
-from msgspec import Meta
+from msgspec import Meta, to_builtins
 
-from runbook.hosts.base import Mark, RemoteError
 from runbook.model.fields import PatchRef, StepRef
-from runbook.model.sample import Blind, Sample, Seen
-from runbook.model.units import Duration
+from runbook.model.sample import Sample, Seen
+from runbook.model.units import Duration, Size
 from runbook.model.verdict import Diagnosis, Evidence, Finding
-from runbook.probes.outcome import Outcome, View, judge
-from runbook.probes.reading import Channel, Hit, head, read
-from runbook.steps.base import Launched, Patched, Step, StepContext, StepResult, Window
+from runbook.probes.outcome import Outcome, by_process, judge
+from runbook.probes.reading import Armed
+from runbook.probes.view import View
+from runbook.steps.base import Patched, Step, StepContext, StepResult, Window
 from runbook.steps.grep import Count
-
-MOST_READ = 32 << 20
-"""Bytes of a side file that are read; each process writes at most 2,000 hits of 4 KiB for one probe."""
+from runbook.steps.probe_look import ProbeLook
+from runbook.steps.probe_tensors import fetch_tensors
 
 
 class ExpectProbe(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,9 +31,12 @@ class ExpectProbe(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     TYPE: ClassVar[str] = "expect_probe"
     RESULTS: ClassVar[dict[str, str]] = {
         "outcome": "fired, not_reached, not_armed or unseen",
-        "hits": "one mapping a hit: the shown values, probe, pid, process_start, rank, seq, time; sorted by time, rank, seq",
+        "hits": "one mapping a hit: the shown values, probe, pid, process_start, rank, seq, time, saved; sorted by time, rank, seq",
         "imports": "one mapping a process that loaded the patched file: pid, start, rank, file, sha, time, how",
         "excluded": "each other explanation of a silence, and what excludes it",
+        "left": "the explanations that nothing excludes",
+        "ranks": "one mapping a process that loaded the patched file: pid, start, rank, outcome, hits (their number), reason",
+        "tensors": "one mapping a saved tensor: name, file (in the run folder), on_host, shape, dtype, bytes, probe, pid, rank, seq; note",
     }
     EXAMPLE: ClassVar[str] = "expect_probe: {probe: taps, since: chat, until: chat}"
 
@@ -47,6 +47,7 @@ class ExpectProbe(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     count: Annotated[Count, Meta(description="bounds on the number of hits")] = Count(min=1)
     wait: Annotated[Duration, Meta(description="how long to wait for it")] = Duration(10)
     ranks: Annotated[Literal["any", "all"], Meta(description="all: every rank must have hit")] = "any"
+    fetch: Annotated[Size, Meta(description="saved tensors are fetched into the evidence, so many bytes in all")] = Size(64 * 2**20)
 
     def plan(self) -> list[str]:
         """The window and the expectation."""
@@ -65,11 +66,15 @@ class ExpectProbe(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         diagnosis = ctx.watch(goal)
         for finding in diagnosis.findings:
             ctx.find(finding.code, finding.text)
-        return StepResult(verdict=diagnosis.verdict, reason=diagnosis.reason, diagnosis=diagnosis, fields=_fields(goal.outcome))
+        fields = {**_fields(goal.outcome, goal.view), "tensors": fetch_tensors(ctx, goal.outcome.hits, self.fetch)}
+        for row in fields["tensors"]:
+            if row.get("note"):
+                ctx.find("tensor_missing", f"`{row['name']}` of pid {row['pid']}: {row['note']}")
+        return StepResult(verdict=diagnosis.verdict, reason=diagnosis.reason, diagnosis=diagnosis, fields=fields)
 
 
 class ProbeGoal:
-    """Looks at side file, log, processes and imports; keeps what it read, and judges that."""
+    """Looks until the records answer the question; keeps the last view and what it means."""
 
     every_s = 0.5
 
@@ -78,44 +83,17 @@ class ProbeGoal:
         self._ctx = ctx
         self._patched = patched
         self._window = window
-        self._launched: Launched | None = ctx.launched(patched.launch) if patched.launch else None
-        self._data = b""
-        self._asked_import = False
-        self._imports_from: Union[Seen[str], Blind] = Blind("not asked")
+        self._look = ProbeLook(ctx, patched, window)
         self._began = ctx.clock.now()
         self.outcome = Outcome(outcome="unseen", reason="not looked at", left=("not looked at",))
-        self._log: Union[Seen[int], Blind] = Blind("not asked")
+        self.view: View | None = None
 
     def look(self) -> Sample:
-        """Up to four round trips; the import lookup is asked once, and only when no load was seen."""
-        ctx, facts = self._ctx, self._ctx.host.facts
-        now = ctx.clock.now()
-        side = self._read_side()
-        self._log, lines = self._read_log()
-        channel = _merged(
-            read(self._data, self._patched.marker), read(lines, self._patched.marker) if isinstance(side, Blind) else Channel()
-        )
-        if not channel.armed and not self._asked_import:
-            self._asked_import, self._imports_from = True, self._resolve()
-        until = now if self._window.until is None else self._window.until
-        launched, ended = self._life()
-        view = View(
-            channel=channel,
-            path=self._patched.path,
-            sha256=self._patched.record.sha256_after,
-            written=self._patched.written,
-            since=self._window.since + facts.clock_offset_s,
-            until=until + facts.clock_offset_s,
-            error_s=facts.clock_error_s,
-            side=side,
-            log=self._log,
-            alive=self._alive(),
-            launched=launched,
-            ended=ended,
-            imports_from=self._imports_from,
-        )
-        self.outcome = judge(view)
-        return Sample(t=now, host=ctx.host.name, host_t=now + facts.clock_offset_s, boot_id=facts.boot_id)
+        """Read what is new, and judge it."""
+        facts, now = self._ctx.host.facts, self._ctx.clock.now()
+        self.view = self._look.look(now)
+        self.outcome = judge(self.view)
+        return Sample(t=now, host=self._ctx.host.name, host_t=now + facts.clock_offset_s, boot_id=facts.boot_id)
 
     def judge(self, samples: Sequence[Sample], now: float, *, final: bool) -> Diagnosis | None:
         """At once when the expectation is met for good; else when the wait is over."""
@@ -133,7 +111,7 @@ class ProbeGoal:
         outcome = self.outcome
         verdict, note = self._verdict()
         findings = []
-        if outcome.outcome == "fired" and self._log == Seen(0):
+        if outcome.outcome == "fired" and self.view is not None and self.view.log == Seen(0):
             findings.append(Finding(code="not_in_log", text=f"`{self._patched.step}` fired, but the server's log has no line of it"))
         evidence = (
             Evidence(signal="hits", value=len(outcome.hits), unit="hits", points_to=verdict),
@@ -172,82 +150,14 @@ class ProbeGoal:
 
     def _missing_ranks(self) -> str:
         seen = {hit.rank for hit in self.outcome.hits}
-        if self._launched is not None and self._launched.ranks is not None:
-            missing = sorted(set(range(self._launched.ranks)) - seen)
+        if self._look.launched is not None and self._look.launched.ranks is not None:
+            missing = sorted(set(range(self._look.launched.ranks)) - seen)
             return f"no hit of rank {', '.join(map(str, missing))}" if missing else ""
         pids = sorted({armed.pid for armed in self.outcome.imports} - {hit.pid for hit in self.outcome.hits})
         return f"no hit of pid {', '.join(map(str, pids))}, which loaded it too (`ranks:` of the launch is not set)" if pids else ""
 
-    def _read_side(self) -> Union[Seen[int], Blind]:
-        try:
-            while len(self._data) < MOST_READ:
-                piece = self._ctx.host.read(self._patched.side_file, len(self._data), 4 << 20)
-                if piece.size < len(self._data):
-                    return Blind(f"{piece.path} was cut from {len(self._data)} to {piece.size} bytes")
-                self._data += piece.data
-                if not piece.data or len(self._data) >= piece.size:
-                    return Seen(len(self._data))
-        except RemoteError as problem:
-            return Blind(f"side file: {problem.summary}")
-        return Blind(f"{self._patched.side_file} is larger than {MOST_READ >> 20} MiB")
 
-    def _read_log(self) -> tuple[Union[Seen[int], Blind], bytes]:
-        """Number of the hits' lines in the log's window, and all of the patch's lines in the log as far as they travel."""
-        if self._launched is None:
-            return Blind("no launch is named, so no log"), b""
-        state = self._launched.state
-        own = Mark(state.log_inode, state.log_offset) if state.log_inode else None
-        begin = self._window.begin.get(state.log, own)
-        try:
-            report = self._ctx.host.scan(state.log, re.escape(head(self._patched.marker)), begin=own, most=1000)
-            lines = "\n".join(match.line for match in report.matches).encode()
-            inside = self._ctx.host.scan(state.log, re.escape(head(self._patched.marker)) + '.*"kind": "hit"', begin=begin, most=0)
-        except RemoteError as problem:
-            return Blind(f"log: {problem.summary}"), b""
-        return (Seen(inside.count) if inside.complete else Blind(f"log: {inside.gap}")), lines
-
-    def _alive(self) -> Union[Seen[frozenset[tuple[int, int]]], Blind]:
-        """Live processes of this run: of the launch's session, or with the run's marker."""
-        run = self._ctx.run.id
-        sid = self._launched.state.sid if self._launched else None
-        try:
-            table = self._ctx.host.processes(run)
-        except RemoteError as problem:
-            return Blind(f"processes: {problem.summary}")
-        return Seen(frozenset((row.pid, row.start) for row in table if row.state != "Z" and (row.run == run or row.sid == sid)))
-
-    def _life(self) -> tuple[float | None, float | None]:
-        """(started, ended) of the launch, host time; null when not known or still alive."""
-        if self._launched is None:
-            return None, None
-        try:
-            state = self._ctx.host.launch_state(self._ctx.run.id, self._launched.state.id)
-        except RemoteError:
-            return self._launched.state.started, None  # its keeper is gone: the process table still tells who is alive
-        return state.started, state.ended
-
-    def _resolve(self) -> Union[Seen[str], Blind]:
-        """The file that the launched interpreter would import now."""
-        if self._launched is None or not self._patched.module:
-            return Blind("no launch or no module is named")
-        state = self._launched.state
-        try:
-            found = self._ctx.host.find_module(
-                self._patched.module, interpreter=state.interpreter, prelude=self._launched.prelude, cwd=state.cwd, env=self._launched.env
-            )
-        except RemoteError as problem:
-            return Blind(f"module lookup: {problem.summary}")
-        return Seen(found.path)
-
-
-def _merged(side: Channel, log: Channel) -> Channel:
-    """Both channels' records, each once; torn lines count only where the side file is torn."""
-    seen: dict[tuple[int, int, int], Hit] = {(hit.pid, hit.start, hit.seq): hit for hit in (*log.hits, *side.hits)}
-    hits = sorted(seen.values(), key=lambda hit: (hit.time, -1 if hit.rank is None else hit.rank, hit.seq))
-    return Channel(armed=side.armed or log.armed, hits=tuple(hits), silences=side.silences or log.silences, torn=side.torn or log.torn)
-
-
-def _fields(outcome: Outcome) -> dict[str, Any]:
+def _fields(outcome: Outcome, view: View | None) -> dict[str, Any]:
     return {
         "outcome": outcome.outcome,
         "hits": [hit.plain() for hit in outcome.hits],
@@ -255,8 +165,17 @@ def _fields(outcome: Outcome) -> dict[str, Any]:
             {"pid": one.pid, "start": one.start, "rank": one.rank, "file": one.file, "sha": one.sha256, "time": one.time, "how": one.how}
             for one in outcome.imports
         ],
-        "excluded": [msgspec.to_builtins(item) for item in outcome.excluded],
+        "excluded": [to_builtins(item) for item in outcome.excluded],
+        "left": list(outcome.left),
+        "ranks": [] if view is None else [_rank(armed, one) for armed, one in by_process(view)],
     }
+
+
+def _rank(armed: Armed, outcome: Outcome) -> dict[str, Any]:
+    """A process learns its rank after the import: its hits know it better."""
+    rank = next((hit.rank for hit in outcome.hits if hit.rank is not None), armed.rank)
+    told = {"outcome": outcome.outcome, "hits": len(outcome.hits), "reason": outcome.reason}
+    return {"pid": armed.pid, "start": armed.start, "rank": rank, **told}
 
 
 def _next(outcome: Outcome) -> tuple[str, ...]:

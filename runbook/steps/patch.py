@@ -14,9 +14,10 @@ from runbook.hosts.base import Host, ModuleFile, RemoteError, UndoRecord
 from runbook.model.diagnostic import Diagnostic
 from runbook.model.fields import ForwardLaunchRef
 from runbook.model.units import Duration
+from runbook.probes.block import diff, patched_by
 from runbook.probes.edits import edit_plain
 from runbook.probes.spec import Edit, Probe
-from runbook.probes.transform import Transformed, diff, patched_by, transform
+from runbook.probes.transform import Transformed, transform
 from runbook.steps.base import Patched, Step, StepContext, StepResult
 
 MOST_BYTES = 16 << 20
@@ -103,7 +104,7 @@ class Patch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         what = self.file or f"the file of module {self.module}"
         lines = [f"patch {what}, undone after {self.undo_after} without renewal"]
         for probe in self.probes:
-            place = f"after `{probe.after}`" if probe.after else f"before `{probe.before}`" if probe.before else "entry"
+            place = f"after `{probe.after}`" if probe.after else f"before `{probe.before}`" if probe.before else probe.where or "entry"
             lines.append(f"  probe {probe.at}, {place}: {', '.join(probe.shown()) or 'that it is reached'}; {probe.hits}")
         return lines + [f"  replace `{edit.find}` by `{edit.with_}`" for edit in self.replace]
 

@@ -7,12 +7,15 @@ import re
 import pytest
 
 from runbook.model.diagnostic import Diagnostic
+from runbook.probes.block import patched_by
 from runbook.probes.edits import edit
 from runbook.probes.spec import Edit, Probe
-from runbook.probes.transform import Transformed, patched_by, transform
+from runbook.probes.transform import Transformed, transform
 
 PATH = "/srv/engine/model.py"
 CALL = re.compile(rb"_rb_[0-9a-f]{8}\(\d+\) and _rb_[0-9a-f]{8}\.hit\([^\r\n;]*\)")
+
+LAST = re.compile(rb"_rb_[0-9a-f]{8}\.loaded\(0\)(\r\n|\n|\r)$")
 
 
 def put(source: bytes | str, *probes: Probe, edits: tuple[Edit, ...] = ()) -> Transformed | list[Diagnostic]:
@@ -24,9 +27,12 @@ def done(source: bytes | str, *probes: Probe, edits: tuple[Edit, ...] = ()) -> b
     """The patched bytes with the block taken out and each call shortened to PROBE."""
     result = put(source, *probes, edits=edits)
     assert isinstance(result, Transformed), result
+    data = LAST.sub(b"", result.data)
+    given = source.encode() if isinstance(source, str) else source
+    data = data if given.endswith((b"\n", b"\r")) else re.sub(rb"(\r\n|\n|\r)$", b"", data)
     block = re.compile(rb"(\r\n|\n|\r)?# runbook probes run1.*?# runbook probes end(\r\n|\n|\r)", re.S)
-    head, tail = block.split(result.data)[0], block.split(result.data)[-1]
-    gap = b"" if not head or head.endswith((b"\n", b"\r")) else block.search(result.data)[1] or b""
+    head, tail = block.split(data)[0], block.split(data)[-1]
+    gap = b"" if not head or head.endswith((b"\n", b"\r")) else block.search(data)[1] or b""
     return CALL.sub(b"PROBE", head + (b"" if not gap or head.rstrip(b" ").endswith(b";") else gap) + tail)
 
 

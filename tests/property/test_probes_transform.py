@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from runbook.model.sample import Blind
 from runbook.probes.anchors import functions, header, is_docstring, own_statements
-from runbook.probes.outcome import View, judge
+from runbook.probes.outcome import judge
 from runbook.probes.reading import Channel, read
 from runbook.probes.spec import Probe
 from runbook.probes.transform import Transformed, transform
+from runbook.probes.view import View
 
 MODULES = """argparse ast asyncio.base_events asyncio.tasks bdb calendar codecs collections configparser contextlib copy csv dataclasses
  datetime difflib doctest email.message enum fractions functools heapq html.parser http.client inspect json.decoder logging

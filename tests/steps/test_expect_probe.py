@@ -197,4 +197,4 @@ def test_a_blind_look_is_never_an_empty_one(patch_ctx, box, server):
     patch_ctx.kept = {key: thing for key, thing in patch_ctx.kept.items() if thing is patched}
     goal = ProbeGoal(make(ExpectProbe, {"probe": "taps", "since": "chat"}), patch_ctx, patched, patch_ctx.window("chat", "chat"))
     goal.look()
-    assert goal.outcome.outcome == "unseen" and isinstance(goal._log, Blind)
+    assert goal.outcome.outcome == "unseen" and isinstance(goal.view.log, Blind)
