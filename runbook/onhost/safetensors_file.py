@@ -7,7 +7,6 @@ What the header promises and the file does not hold is what an interrupted downl
 """
 
 import json
-import re
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .tensors import MOST_FAULTS, MOST_HEADER, Fault, Listing, Tensor, TensorFileError, bytes_of, numbered
@@ -23,7 +22,6 @@ DTYPES = {
 }  # fmt: skip
 LFS_POINTER = b"version https://git-lfs"
 _LONGEST_NUMBER = 19  # digits of 2^63; longer ones take quadratic time to read
-_LONG_NUMBER = re.compile(rb"\d{20}")
 
 
 def read_safetensors(read: Read, size: int, file: str) -> Listing:
@@ -62,8 +60,7 @@ def _header(read: Read, size: int) -> Tuple[Dict[str, Any], int]:
 
 def _json(raw: bytes) -> Dict[str, Any]:
     try:
-        careful = _integer if _LONG_NUMBER.search(raw) else None  # asked for each number, it doubles the time
-        header = json.loads(raw.decode("utf-8"), object_pairs_hook=_once, parse_int=careful)
+        header = json.loads(raw.decode("utf-8"), object_pairs_hook=_once, parse_int=_integer)
     except (ValueError, RecursionError) as error:
         what = "it is all zeros: the space was reserved and not written yet" if not raw.strip(b"\0") else str(error) or type(error).__name__
         raise TensorFileError("damaged", "its header of %s bytes cannot be read: %s" % (numbered(len(raw)), what[:200])) from error
