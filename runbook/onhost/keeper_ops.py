@@ -36,19 +36,18 @@ def ensure(folder: RunFolder, idle_s: float = IDLE_S) -> None:
         folder.create()  # again, since a retirement that held the lock before us took it away
         folder.renew()
         alive = keeper_link.living(folder)
-        if alive is None or not _pokes(folder, alive):
+        if alive is None or _asked(folder, alive, {"op": "poke"}) is None:
             _start(folder, idle_s)
 
 
-def _pokes(folder: RunFolder, alive: Dict[str, Any]) -> bool:
-    """Whether the keeper answers; False when it was just leaving and is gone now."""
+def _asked(folder: RunFolder, alive: Dict[str, Any], request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    """The keeper's answer; None when it was just leaving, or was killed, and is gone now."""
     try:
-        keeper_link.ask(folder, {"op": "poke"})
+        return keeper_link.ask(folder, request)
     except OpError as error:
         if error.code != "failed" or not _gone_within(alive, END_S):
             raise
-        return False
-    return True
+        return None
 
 
 def _start(folder: RunFolder, idle_s: float) -> None:
@@ -105,8 +104,8 @@ def keeper_renew(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
     """The controller lives: timers and expiries count from now. A keeper that died is replaced, unless the run was retired."""
     folder = _existing(ctx, args)
     folder.renew()
-    if keeper_link.living(folder) is not None:
-        keeper_link.ask(folder, {"op": "poke"})
+    alive = keeper_link.living(folder)
+    if alive is not None and _asked(folder, alive, {"op": "poke"}) is not None:
         return {"replaced": False}, b""
     with locked(folder.lock, START_S + END_S):
         if read_json(folder.keeper) is None:  # it was retired while we waited; the lock itself made the folder again
@@ -128,11 +127,12 @@ def keeper_suspend(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
 
 
 def keeper_note_kill(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
-    """Our own kill is about to reach a launch: if it ends now, `by` ended it."""
+    """Our own kill is about to reach a launch: if it ends now, `by` ended it. A dead keeper notes nothing, and records no end either."""
     folder = _existing(ctx, args)
-    if keeper_link.living(folder) is None:
+    alive = keeper_link.living(folder)
+    if alive is None:
         return {"noted": False}, b""
-    return keeper_link.ask(folder, {"op": "note_kill", "id": args["id"], "by": args["by"]}), b""
+    return _asked(folder, alive, {"op": "note_kill", "id": args["id"], "by": args["by"]}) or {"noted": False}, b""
 
 
 def launch(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
@@ -189,7 +189,7 @@ def keeper_retire(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
         alive = keeper_link.living(folder)
         left = _left(folder, alive["pid"] if alive else None)
         if alive is not None:
-            keeper_link.ask(folder, {"op": "retire"})
+            _asked(folder, alive, {"op": "retire"})
             if not _gone_within(alive, END_S):
                 left.append("pid %d: the run's keeper did not end" % alive["pid"])
         if not left:

@@ -23,6 +23,8 @@ from .errors import OpError
 from .files import atomic_write, make_private
 
 FORMAT = 1
+GONE = ".gone-"
+"""How the name of a run's folder begins while it is removed; no run's name can."""
 MOST_JSON = 4 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,127}")
 
@@ -167,14 +169,25 @@ class RunFolder:
         return os.path.join(self.launches, checked_name(id, "launch") + suffix)
 
     def remove(self) -> None:
-        """Take the whole folder away; what cannot go is an error with its path."""
+        """Take the whole folder away; what cannot go is an error with its path.
+
+        It goes out of the way in one rename first: else somebody who waits for its lock would find half of it and go on there.
+        """
+        runs = os.path.dirname(self.path)
         try:
-            shutil.rmtree(self.path)
-        except FileNotFoundError:
-            if self.exists():  # a file went away while we looked: its writer has ended by now
-                shutil.rmtree(self.path, ignore_errors=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(self.path, os.path.join(runs, "%s%d-%s" % (GONE, time.time_ns(), self.run)))
+            for name in [name for name in _names(runs) if name.startswith(GONE)]:  # also what a killed helper did not finish
+                _remove_tree(os.path.join(runs, name))
         except OSError as error:
             raise OpError("permission", "cannot remove %s: %s" % (error.filename, error.strerror), "remove it by hand") from None
+
+
+def _remove_tree(path: str) -> None:
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:  # another helper removes the same
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _names(folder: str) -> List[str]:

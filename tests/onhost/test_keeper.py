@@ -157,6 +157,28 @@ def test_the_files_of_a_dead_keeper_still_tell_everything(site):
     assert "keeper" in ended["exit_unknown"]
 
 
+@pytest.mark.slow
+def test_a_run_can_be_retired_while_its_keeper_dies_and_a_renewal_replaces_it(site):
+    """All three at the same moment: whoever comes second must not go on in a folder that is being removed."""
+
+    def renew():
+        try:
+            site.op("keeper_renew")
+        except (OpError, OSError) as error:
+            told.append(str(error))  # it was retired before: nothing to renew
+
+    for _ in range(12):
+        told = []
+        site.op("keeper_ensure")
+        renewal = threading.Thread(target=renew)
+        os.kill(site.keeper()["pid"], signal.SIGKILL)
+        renewal.start()
+        assert site.op("keeper_retire") == {"left": []}
+        renewal.join()
+        assert not site.folder.exists(), told
+        assert not list(Path(site.ctx.state_dir).glob("runs/.*"))
+
+
 def test_orphans_of_a_launch_stay_in_reach(site):
     """A child that forks twice and starts a session of its own is neither below the server nor in its session."""
     text = """
