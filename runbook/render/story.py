@@ -35,8 +35,7 @@ class StepStory(msgspec.Struct, kw_only=True):
     end: StepEnded | None = None
     actions: list[tuple[ActionStarted, ActionEnded | None]] = []
     phases: list[PhaseReached] = []
-    ranks: list[PhaseReached] = []
-    """Phases that single ranks entered or left."""
+    """Of the server and of each of its ranks."""
     moved: Moved | None = None
 
 
@@ -128,7 +127,7 @@ class Story(msgspec.Struct, kw_only=True):
             case ActionEnded():
                 step.actions = [(start, event if start.id == event.id else end) for start, end in step.actions]
             case PhaseReached():
-                (step.phases if event.whole else step.ranks).append(event)
+                step.phases.append(event)
             case Moved():
                 step.moved = event
 

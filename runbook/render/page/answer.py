@@ -9,7 +9,7 @@ from runbook.model.event import StepEnded
 from runbook.model.units import format_duration, format_size
 from runbook.model.verdict import Culprit, Diagnosis, Evidence
 from runbook.render.page.clock import at, day
-from runbook.render.page.markup import Markup, details, join, link, listing, plain, pre, prose, table, tag, text
+from runbook.render.page.markup import Markup, details, join, link, listing, mappings, plain, pre, prose, table, tag, text
 from runbook.render.page.observed import Observed, Server
 from runbook.render.story import Story
 
@@ -114,7 +114,7 @@ def _small_print(story: Story) -> str:
     if story.ended:
         count = len(story.ended.left_behind)
         left = f"{count} thing{'s' if count != 1 else ''} left behind" if count else "nothing left behind"
-        parts.append(f"{left}, cleanup {story.ended.cleanup}")
+        parts.append(left if story.ended.cleanup == "none" else f"{left}, cleanup {story.ended.cleanup}")
     return " · ".join(parts)
 
 
@@ -239,9 +239,8 @@ def step(story: Story, observed: Observed) -> Markup:
         "p", tag("code", text(end.step, 100)), text(f"{name} ({took}) "), word(end.verdict, end.kind), " ", link(f"e{end.n}", f"#{end.n}")
     )
     parts = [lead]
-    claims = end.result.get("claims") if end.type == "assert" else None
-    if isinstance(claims, list):
-        parts += [claim(one) for one in claims[:MOST_ITEMS] if isinstance(one, dict) and one.get("outcome") != "true"]
+    if end.type == "assert":
+        parts += [claim(one) for one in mappings(end.result.get("claims"))[:MOST_ITEMS] if one.get("outcome") != "true"]
     if isinstance(end.result.get("argv"), list):
         parts.append(pre(" ".join(map(str, end.result["argv"])), 2_000))
     for field in ("stderr", "stdout", "text"):
@@ -283,7 +282,6 @@ def claim(one: dict[str, Any]) -> Markup:
         parts.append(tag("blockquote", prose(str(one["because"]), 800)))
     rows = [
         (tag("code", text(part.get("source"), 200)), tag("code", text(part.get("value"), CLAIM_VALUE)))
-        for part in list(one.get("parts") or [])[:20]
-        if isinstance(part, dict)
+        for part in mappings(one.get("parts"))[:20]
     ]
     return join([*parts, table(("part", "value"), rows, caption="Values of the parts") if rows else None])

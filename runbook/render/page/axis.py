@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from runbook.model.units import format_duration
+from runbook.render.page.clock import LATEST
 from runbook.render.page.markup import Markup, join, tag
 
 WIDTH = 1000.0
@@ -17,6 +18,7 @@ class Axis:
     """From `begin` to `end`, unix seconds. `stall` is since when nothing moved, null when something did up to the end."""
 
     def __init__(self, begin: float, end: float, origin: float | None = None, stall: float | None = None) -> None:
+        begin, end = min(max(begin, 0.0), LATEST), min(end, LATEST)
         self.begin = begin
         self.end = max(end, begin + 0.1)
         self.origin = begin if origin is None else origin

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from html import escape
+from typing import Any
 
 ANSI = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,2048}(?:\x07|\x1b\\)|[@-Z\\^_])")
 CODE = re.compile(r"`([^`\n]+)`")
@@ -67,6 +68,11 @@ def plain(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}" if abs(value) < 1e15 else repr(value)
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def mappings(value: object) -> list[dict[str, Any]]:
+    """The mappings in a list that a journal holds; none when it holds something else there."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, (list, tuple)) else []
 
 
 def tag(name: str, /, *children: object, **attributes: object) -> Markup:

@@ -46,11 +46,16 @@ class Server:
 
     def lane(self, name: str, rank: int | None) -> Lane:
         """The lane of a rank."""
-        return self.lanes.setdefault(name, Lane(name, rank))
+        if name not in self.lanes:
+            self.lanes[name] = Lane(name, rank)
+        return self.lanes[name]
 
     def curve(self, signal: str, line: str) -> Curve:
         """The curve of a signal and a line in it."""
-        return self.curves.setdefault(signal, {}).setdefault(line, Curve())
+        lines = self.curves.setdefault(signal, {})
+        if line not in lines:
+            lines[line] = Curve()
+        return lines[line]
 
     def reach(self, event: PhaseReached) -> None:
         """A phase event."""
@@ -93,17 +98,17 @@ class Server:
             line = _line(process, ranks)
             if process.rank is not None:
                 present.add(line)
-                self._state(self.lane(line, process.rank), t, process.state)
-            key = (process.pid, process.start)
-            if isinstance(process.io, Seen):
+                self.lane(line, process.rank).states.enter(STATES.get(process.state, ""), t)
+            key, io, weights = (process.pid, process.start), process.io, process.mapped_weights
+            if isinstance(io, Seen):
                 touched.add((READ, line))
-                self._total(READ, line).add(key, max(process.io.value.rchar, process.io.value.read_bytes))
+                self._total(READ, line).add(key, max(io.value.rchar, io.value.read_bytes))
             if process.threads:
                 touched.add((RUN, line))
-                self._total(RUN, line).add(key, sum(thread.run_ns for thread in process.threads))
-            if isinstance(process.mapped_weights, Seen):
-                level[line] = level.get(line, 0) + process.mapped_weights.value
-            elif isinstance(process.mapped_weights, Absent) and line in self.curves.get(WEIGHTS, ()):
+                self._total(RUN, line).add(key, sum([thread.run_ns for thread in process.threads]))
+            if isinstance(weights, Seen):
+                level[line] = level.get(line, 0) + weights.value
+            elif isinstance(weights, Absent) and line in self.curves.get(WEIGHTS, ()):
                 level.setdefault(line, 0)
         for signal, line in touched:
             self.curve(signal, line).add(t, int(self._totals[signal, line]) / (1e9 if signal == RUN else 1))
@@ -117,10 +122,6 @@ class Server:
 
     def _total(self, signal: str, line: str) -> Total:
         return self._totals.setdefault((signal, line), Total())
-
-    @staticmethod
-    def _state(lane: Lane, t: float, state: str) -> None:
-        lane.states.enter(STATES.get(state, ""), t)
 
 
 def _line(process: ProcessSample, ranks: list[int]) -> str:
@@ -177,7 +178,9 @@ class Observed:
 
     def _server(self, host: str, name: str) -> Server:
         self._hosts[name] = host
-        return self.servers.setdefault((host, name), Server(host, name))
+        if (host, name) not in self.servers:
+            self.servers[host, name] = Server(host, name)
+        return self.servers[host, name]
 
     def _take(self, sample: Sample, step: str) -> None:
         self._take_gpus(sample)
@@ -199,8 +202,9 @@ class Observed:
     def _draw(self, server: Server, sample: Sample, processes: tuple[ProcessSample, ...]) -> None:
         key = (server.host, server.name)
         first = self._first.setdefault(key, sample.t)
-        threads = any(process.threads for process in processes)
-        if threads or sample.t - self._drawn.get(key, float("-inf")) >= (sample.t - first) / DRAWN:
+        gap, since = (sample.t - first) / DRAWN, sample.t - self._drawn.get(key, float("-inf"))
+        # Looks that read the threads are rarer than others, so they go first.
+        if since >= 2 * gap or (since >= gap and any(process.threads for process in processes)):
             self._drawn[key] = sample.t
             self._held.pop(key, None)
             server.draw(sample.t, processes)
@@ -213,4 +217,7 @@ class Observed:
             names = self.gpu_names.setdefault(sample.host, {})
             for gpu in sample.gpus.value:
                 names[gpu.index] = (gpu.name, gpu.total)
-                curves.setdefault(f"GPU {gpu.index}", Curve()).add(sample.t, gpu.used)
+                curve = curves.get(line := f"GPU {gpu.index}")
+                if curve is None:
+                    curve = curves[line] = Curve()
+                curve.add(sample.t, gpu.used)

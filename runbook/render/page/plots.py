@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from runbook.model.units import format_duration, format_size
-from runbook.render.page.axis import Axis
+from runbook.render.page.axis import WIDTH, Axis
 from runbook.render.page.curves import Curve
 from runbook.render.page.markup import Markup, join, tag
 from runbook.render.page.observed import GPU, LOG, READ, RUN, WEIGHTS
@@ -41,8 +42,8 @@ def plot(row: Row, axis: Axis, grain: float = 1.0) -> Markup:
     lines = []
     names = [name for name in row.curves if name != row.odd][:MOST_LINES]
     for name in names if row.odd is None else [*names, row.odd]:
-        points = [(axis.x(t), height_of(value, bottom, top)) for t, value in visible(row.curves[name], axis)]
-        drawn = " ".join(f"{x:g},{y:g}" for x, y in simplified(columns(points, grain), grain * TOLERANCE))
+        points = simplified(columns(placed(row.curves[name], axis, bottom, top), grain), grain * TOLERANCE)
+        drawn = " ".join(f"{round(x, 1):g},{round(y, 1):g}" for x, y in points)
         lines.append(tag("polyline", points=drawn, class_="odd" if name == row.odd else "even" if row.odd else None))
     picture = join([axis.ground(HEIGHT), *bars(row, axis), *lines])
     return tag(
@@ -50,24 +51,18 @@ def plot(row: Row, axis: Axis, grain: float = 1.0) -> Markup:
     )
 
 
-def visible(curve: Curve, axis: Axis) -> Iterator[Point]:
-    """The points of a curve on the axis; the last one before it stands at its beginning."""
-    before: float | None = None
-    for t, value in zip(curve.t, curve.value, strict=True):
-        if t < axis.begin:
-            before = value
-            continue
-        if before is not None:
-            yield axis.begin, before
-            before = None
-        if t <= axis.end:
-            yield t, value
+def placed(curve: Curve, axis: Axis, bottom: float, top: float) -> list[Point]:
+    """The points of a curve on the axis, 0 at the top; the last one before it stands at its beginning.
 
-
-def height_of(value: float, bottom: float, top: float) -> float:
-    """A value's place, 0 at the top; everything stays a little inside the frame. A curve that never moved lies at the bottom."""
-    share = (value - bottom) / (top - bottom) if top > bottom else 0.0
-    return round(FLOOR - share * (FLOOR - 3), 1)
+    Everything stays a little inside the frame. A curve that never moved lies at the bottom.
+    """
+    first, end = bisect_left(curve.t, axis.begin), bisect_right(curve.t, axis.end)
+    across, up = WIDTH / (axis.end - axis.begin), (FLOOR - 3) / (top - bottom) if top > bottom else 0.0
+    begin = axis.begin
+    points = [
+        ((t - begin) * across, FLOOR - (value - bottom) * up) for t, value in zip(curve.t[first:end], curve.value[first:end], strict=True)
+    ]
+    return points if first == 0 else [(0.0, FLOOR - (curve.value[first - 1] - bottom) * up), *points]
 
 
 def bars(row: Row, axis: Axis) -> Iterator[Markup]:
@@ -75,33 +70,40 @@ def bars(row: Row, axis: Axis) -> Iterator[Markup]:
     if row.signal not in MOVES:
         return
     weak, strong = MOVES[row.signal]
-    gains: dict[tuple[float, float], float] = {}
-    for curve in row.curves.values():
-        for (begin, before), (end, after) in itertools.pairwise(zip(curve.t, curve.value, strict=True)):
-            gains[begin, end] = gains.get((begin, end), 0.0) + abs(after - before)
     moved: list[list[float]] = []
-    for (begin, end), gained in sorted(gains.items()):
+    for (begin, end), gained in sorted(_gains(row).items()):
         rate = gained / max(end - begin, 1e-3)
-        level, x1, x2 = (2.0 if rate >= strong else 1.0), axis.x(begin), axis.x(end)
-        if rate < weak or x2 <= x1:
+        if rate < weak:
             continue
+        level, x1, x2 = (2.0 if rate >= strong else 1.0), axis.x(begin), axis.x(end)
         if moved and moved[-1][0] == level and x1 - moved[-1][2] < 1.0:
             moved[-1][2] = max(x2, moved[-1][2])
-        else:
+        elif x2 > x1:
             moved.append([level, x1, x2])
     for level, x1, x2 in moved:
         high = 2 * level
         yield tag("rect", x=x1, y=HEIGHT - high, width=round(max(1.0, x2 - x1), 1), height=high, class_="moved")
 
 
+def _gains(row: Row) -> dict[tuple[float, float], float]:
+    """What all lines together gained between two readings."""
+    gains: dict[tuple[float, float], float] = {}
+    for curve in row.curves.values():
+        for times, before, after in zip(itertools.pairwise(curve.t), curve.value, curve.value[1:], strict=False):
+            gains[times] = gains.get(times, 0.0) + abs(after - before)
+    return gains
+
+
 def columns(points: Iterable[Point], width: float) -> list[Point]:
     """Of the points in one column of pixels the first, the lowest, the highest and the last."""
     found: list[Point] = []
     inside: list[Point] = []
+    column = -1.0
     for point in points:
-        if inside and point[0] // width != inside[0][0] // width:
+        if point[0] // width != column:
             found += _extremes(inside)
             inside = []
+            column = point[0] // width
         inside.append(point)
     return found + _extremes(inside)
 

@@ -10,7 +10,7 @@ from runbook.model.event import StepEnded
 from runbook.model.units import format_duration, format_size
 from runbook.render.page.answer import tone, word
 from runbook.render.page.clock import at, day
-from runbook.render.page.markup import Markup, details, join, link, listing, plain, pre, prose, table, tag, text
+from runbook.render.page.markup import Markup, details, join, link, listing, mappings, plain, pre, prose, table, tag, text
 from runbook.render.page.observed import Observed
 from runbook.render.story import StepStory, Story
 
@@ -35,7 +35,7 @@ def probes(story: Story, most: int = MOST_HITS) -> Markup:
     """What each expect_probe found: the outcome, then its hits as a table."""
     parts = []
     for end in list(ends(story, "expect_probe"))[:MOST_TABLES]:
-        hits = [hit for hit in end.result.get("hits") or () if isinstance(hit, dict)]
+        hits = mappings(end.result.get("hits"))
         parts.append(tag("p", tag("code", text(end.step, 80)), " ", word(end.verdict), " ", prose(end.reason, 600)))
         if hits:
             shown = list(dict.fromkeys(key for hit in hits[:most] for key in hit if key not in OWN))[:8]
@@ -145,13 +145,9 @@ def _step_row(number: int, step: StepStory, begin: float, span: float) -> tuple[
 def environment(story: Story, observed: Observed) -> Markup:
     """Targets, GPUs, launches with their versions, the controller: what a maintainer asks back for."""
     parts: list[Markup | None] = [_targets(story)]
-    gpus = [
-        (text(host, 80), index, text(name, 120), format_size(total))
-        for host, all_ in observed.gpu_names.items()
-        for index, (name, total) in sorted(all_.items())
-    ]
+    gpus = _gpus(observed)
     if gpus:
-        parts.append(table(("host", "GPU", "name", "memory"), gpus[:MOST_ROWS], caption="GPUs"))
+        parts.append(table(("host", "GPUs", "name", "memory"), gpus[:MOST_ROWS], caption="GPUs"))
     for end in list(ends(story, "launch"))[:MOST_TABLES]:
         parts.append(_launch(end))
     if story.header:
@@ -160,14 +156,28 @@ def environment(story: Story, observed: Observed) -> Markup:
         rows = [
             ("runbook", text(header.version, 60)),
             ("playbook", join([tag("code", text(header.playbook, 300)), text(f" sha256 {header.playbook_sha256[:12]}", 60)])),
-            ("command", tag("code", text(" ".join(header.argv), 600))),
+            ("command", tag("code", text(" ".join(header.argv), 600)) if header.argv else "–"),
             ("overrides", tag("code", text(header.overrides, 1_000)) if header.overrides else "–"),
             ("secrets", text(", ".join(header.secrets), 400) if header.secrets else "–"),
-            ("controller", text(who, 200)),
+            ("controller", text(who or "–", 200)),
             ("started", day(header.t)),
         ]
         parts.append(table(("", ""), rows, caption="The run", class_="known"))
     return join(parts)
+
+
+def _gpus(observed: Observed) -> list[tuple[object, ...]]:
+    """The GPUs of each host; equal ones stand in one row."""
+    rows: list[tuple[object, ...]] = []
+    for host, known in observed.gpu_names.items():
+        equal: dict[tuple[str, int], list[int]] = {}
+        for index, kind in sorted(known.items()):
+            equal.setdefault(kind, []).append(index)
+        rows += [
+            (text(host, 80), text(", ".join(map(str, indexes)), 200), text(name, 120), format_size(total))
+            for (name, total), indexes in equal.items()
+        ]
+    return rows
 
 
 def _targets(story: Story) -> Markup | None:
@@ -195,7 +205,7 @@ def _launch(end: StepEnded) -> Markup:
         if end.result.get(key) is not None:
             known.append((key, tag("code", text(end.result[key], 400))))
     parts.append(table(("", ""), known, caption=f"Launch of {end.step[:80]}", class_="known") if known else None)
-    return join(parts)
+    return join(parts) if len(parts) > 2 or known else Markup()
 
 
 def playbook(story: Story) -> Markup:

@@ -67,7 +67,7 @@ pre code{font-size:inherit}pre mark{background:var(--bad-bg);color:var(--bad);fo
 details{margin:0 0 12px}summary{cursor:pointer;color:var(--link);width:fit-content;padding:2px 0}
 blockquote{margin:0 0 10px;padding-left:14px;border-left:3px solid var(--line);color:var(--soft)}
 figure{margin:0}
-.row{display:grid;grid-template-columns:118px minmax(0,1fr) 168px;align-items:center}
+.row{display:grid;grid-template-columns:126px minmax(0,1fr) 168px;align-items:center}
 .row .label{font-size:13px;padding-right:12px;color:var(--soft);white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
 .row .field{position:relative;min-width:0}
 .row .value{font-size:12.5px;padding-left:14px;color:var(--soft);line-height:1.3;font-variant-numeric:tabular-nums}
@@ -90,10 +90,10 @@ svg polyline.even{stroke:var(--even);stroke-width:1.2}svg polyline.odd{fill:none
 svg [class^=p]{fill:var(--f)}svg.plot,svg.lane{fill:none}
 .name{position:absolute;top:0;height:20px;line-height:20px;font-size:11.5px;padding-left:5px;overflow:hidden;pointer-events:none;color:var(--ink)}
 /* a name without room wraps out of sight */
-.name::before{content:"";display:inline-block;width:1px;height:20px}
-.name b{display:inline-block;white-space:nowrap;font-weight:inherit;padding-right:4px}
+.name::before{content:"";display:inline-block;width:1px;height:20px;vertical-align:top}
+.name b{display:inline-block;vertical-align:top;white-space:nowrap;font-weight:inherit;padding-right:4px}
 .name.state{color:var(--page);font-weight:600}
-.legend{list-style:none;display:flex;flex-wrap:wrap;gap:2px 16px;margin:8px 0 12px;padding:0 0 0 118px;font-size:12px;color:var(--soft)}
+.legend{list-style:none;display:flex;flex-wrap:wrap;gap:2px 16px;margin:8px 0 12px;padding:0 0 0 126px;font-size:12px;color:var(--soft)}
 .legend i{display:inline-block;width:11px;height:11px;border-radius:2px;background:var(--f);margin-right:6px;vertical-align:-1px}
 .legend .moved{background:var(--curve);height:4px;width:16px;vertical-align:2px;border-radius:0}
 .stillkey{background:var(--stall);color:var(--ink);border-radius:3px;padding:0 .35em}
