@@ -84,6 +84,17 @@ def test_a_lost_answer_makes_no_second_comment(forge, poster):
 
 
 @every
+def test_somebody_elses_copy_of_our_comment_is_left_alone(forge, poster):
+    poster(forge.ticket, forge.environ)
+    stub = forge.stub
+    rows = stub.notes if isinstance(stub, GitLabStub) else stub.comments if isinstance(stub, JiraStub) else stub.journals
+    rows[0].update(author={"id": 1, "accountId": "z", "name": "z"}, user={"id": 1})
+    before = forge.texts()[0]
+    assert poster(forge.ticket, forge.environ, draft(TEXT + "more\n")).action == "created"
+    assert forge.texts()[0] == before and len(forge.texts()) == 2
+
+
+@every
 def test_a_comment_is_found_behind_many_others(forge, poster):
     poster(forge.ticket, forge.environ)
     for number in range(130):

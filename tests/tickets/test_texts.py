@@ -88,9 +88,9 @@ def test_verdict_evidence_and_failing_step_go_last():
 
 
 def test_a_heading_inside_a_fence_is_no_section():
-    text = "# x\n\n## The step: `a`\n\n```text\n## Files\nlast line\n```\n\n## Files\n\n" + "- f\n" * 500
-    kept = shorten(text, 1000)
-    assert "last line\n```" in kept and "- f" not in kept
+    log = "## Files\n" + "a line of the log\n" * 100
+    kept = shorten(f"# x\n\n## The step: `a`\n\n```text\nfirst\n{log}```\n\n## Files\n\n" + "- f\n" * 500, 1000)
+    assert "## Files\na line of the log\n" in kept and kept.count("```") == 2 and "- f" not in kept
 
 
 @given(WORDS, WORDS, st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=60))
