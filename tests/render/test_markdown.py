@@ -164,3 +164,9 @@ def test_a_budget_that_cannot_hold_the_verdict_is_refused():
 def test_what_our_sentences_mark_as_code_stays_code_and_addresses_can_be_copied():
     assert cell("step `a|b` of root@box, see @all") == "step `a\\|b` of root@box, see @\u2060all"
     assert prose("1. not a list") == "1\\. not a list" and prose("/close") == "\\/close" and prose("# x") == "\\# x"
+
+
+def test_a_name_inside_a_fold_opens_no_element():
+    """Inside a tag's own lines Markdown's escapes mean nothing."""
+    name = "<img src=x onerror=alert(1)>"
+    has_room(markdown([HEADER, StepEnded(step=name, type="run", status="passed", verdict="passed", seconds=1.0, result={"stdout": "x"})]))
