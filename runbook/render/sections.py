@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import html
 import shlex
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -46,11 +47,11 @@ class Tale(NamedTuple):
 def read(events: Iterable[AnyEvent]) -> Tale:
     """Fold the events once for each part."""
     seen = list(events)
-    logs: dict[str, list[str]] = {}
+    logs: dict[str, deque[str]] = {}
     for event in seen:
         if isinstance(event, SampleTaken) and isinstance(event.sample.log, Seen) and event.sample.log.value.lines:
-            logs[event.step] = [*logs.get(event.step, []), *event.sample.log.value.lines][-KEPT_LOG_LINES:]
-    return Tale(tell(seen), series(seen), logs)
+            logs.setdefault(event.step, deque(maxlen=KEPT_LOG_LINES)).extend(event.sample.log.value.lines)
+    return Tale(tell(seen), series(seen), {step: list(lines) for step, lines in logs.items()})
 
 
 def verdict(tale: Tale, detail: Detail) -> str:
