@@ -10,7 +10,9 @@ browser reaches them. Redirects are followed on the same origin only, because a 
 from __future__ import annotations
 
 import email.utils
+import functools
 import json
+import ssl
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -72,7 +74,8 @@ class HttpClient:
     ) -> None:
         self._origin, self._login, self._mask, self._tell = origin(base), login, mask, tell
         self._clock: Clock = clock or SystemClock()
-        self._http = httpx.Client(timeout=timeout, headers={"user-agent": f"runbook/{runbook.__version__}", "accept": "application/json"})
+        headers = {"user-agent": f"runbook/{runbook.__version__}", "accept": "application/json"}
+        self._http = httpx.Client(timeout=timeout, headers=headers, verify=_trusted())
 
     def close(self) -> None:
         """Close the connections."""
@@ -162,6 +165,12 @@ class HttpClient:
         if answer.headers.get("x-ratelimit-remaining") == "0" and answer.headers.get("x-ratelimit-reset", "").isdigit():
             return max(0.0, float(answer.headers["x-ratelimit-reset"]) - self._clock.now())
         return None
+
+
+@functools.cache
+def _trusted() -> ssl.SSLContext:
+    """Certificates are checked against the environment's or the packaged authorities: reading those takes longer than a request."""
+    return httpx.create_ssl_context()
 
 
 def _again(state: tenacity.RetryCallState) -> _Again:

@@ -53,7 +53,7 @@ def test_other_texts_have_other_marks(one, other):
 
 
 @given(LINES, st.integers(100, 2000))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_a_cut_text_closes_what_it_opened(lines, most):
     text = "\n".join([*lines, *["filler of a line"] * 200])
     kept = cut_lines(text, most)
@@ -94,7 +94,7 @@ def test_a_heading_inside_a_fence_is_no_section():
 
 
 @given(WORDS, WORDS, st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=60))
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_the_renderers_own_markdown_comes_through_as_text(word, other, log):
     """What people read in Jira is what they read on GitHub: escapes and all undone."""
     markdown = f"# {cell(word)}\n\n{prose(other)}\n\n{table(('signal', 'value'), [(word, other)])}\n\n- {prose(word)}\n\n{fence(log)}\n"
