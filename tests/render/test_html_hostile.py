@@ -41,7 +41,6 @@ class Strict(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.open: list[str] = []
-        self.ids: list[str] = []
         self.words: list[str] = []
 
     def handle_starttag(self, tag, attrs):

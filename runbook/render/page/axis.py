@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from runbook.model.units import format_duration
@@ -32,7 +33,7 @@ class Axis:
     def ticks(self) -> Iterator[tuple[float, str]]:
         """Places and texts, in round times after the origin."""
         span = self.end - self.begin
-        step = next((step for step in STEPS if span / step <= MOST_TICKS), 86400.0 * max(1, round(span / 86400 / MOST_TICKS)))
+        step = next((step for step in STEPS if span / step <= MOST_TICKS), 86400.0 * math.ceil(span / 86400 / MOST_TICKS))
         number = int((self.begin - self.origin) // step)
         while (t := self.origin + number * step) <= self.end:
             if t >= self.begin:
