@@ -224,7 +224,7 @@ def arm(config, clock=None):
 
         def report(self, record, owner, paths):
             try:
-                found = {i: standing and standing(owner, path.split("."), arm_code.co_filename) for i, path in paths.items()}
+                found = {i: standing and standing(owner, path.split("."), arm_code.co_filename, probes[i]["at"]) for i, path in paths.items()}
                 record["replaced"] = dict([(str(i), how[:200]) for i, how in found.items() if how][:8])
                 record["unseen"] = [i for i, how in found.items() if how is None][:100]
                 self.write(record)

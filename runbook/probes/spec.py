@@ -14,6 +14,8 @@ from runbook.model.units import Rate
 
 RESERVED = frozenset({"pid", "rank", "seq", "time", "probe", "mode", "condition", "process_start", "exit", "raised", "saved"})
 """Keys that every hit has; a shown value cannot be called so."""
+MOST_SAVED = 16
+"""Tensors of one hit: each has its place in a line of 4 KiB."""
 TOTAL = 2000
 """Hits that one process writes for one probe, at most."""
 
@@ -58,6 +60,8 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             found.append(("show", f"every hit already has a `{name}`", "give the value another name"))
         for key, texts in (("show", self.shown()), ("save", self.saved())):
             found += [(key, summary, hint) for text in texts.values() for summary, hint in expression_problems(text)]
+        if len(self.saved()) > MOST_SAVED:
+            found.append(("save", f"{len(self.saved())} tensors are too many for one hit", f"save at most {MOST_SAVED}"))
         if self.alive and "${{" not in self.alive and not is_qualified(self.alive):
             found.append(("alive", f"`{self.alive}` is not the name of a class", "write for example `LlamaModel`"))
         found += [("when", summary, hint) for summary, hint in expression_problems(self.when)] if self.when else []

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 
-def standing(owner, path, file):
+def standing(owner, path, file, at):
     """What runs in place of the function: "" when it runs, None when the name cannot be followed (a nested function).
 
-    owner: a module's names, a class or an object; path: attribute names below it; file: `co_filename` of the patched code. Looks
-    through decorators without calling anything: `__wrapped__`, the cells of closures, and the attributes of what wraps it.
+    owner: a module's names, a class or an object; path: attribute names below it; file: `co_filename` of the patched code; at: the
+    function's qualified name. Looks through decorators without calling anything: `__wrapped__`, the cells of closures, and the
+    attributes of what wraps it.
     """
-    found, name = owner, path[-1]
+    found = owner
     for part in path:
         if hasattr(found, "__code__"):
             return None
@@ -34,7 +35,8 @@ def standing(owner, path, file):
         code, kind = getattr(one, "__code__", None), type(one)
         if kind.__name__ == "_lru_cache_wrapper":
             how = "a cache answers for it (functools.lru_cache)"
-        if hasattr(code, "co_filename") and code.co_filename == file and code.co_name == name:
+        mine = str(getattr(one, "__qualname__", "")).replace("<locals>.", "") == at
+        if mine and hasattr(code, "co_filename") and code.co_filename == file and code.co_name == at.split(".")[-1]:
             return how
         parts = list(getattr(one, "__dict__", {}).values()) if not isinstance(one, type) else []
         if kind.__module__ in ("builtins", "functools"):

@@ -17,10 +17,9 @@ from runbook.probes import payload
 from runbook.probes.reading import Channel, read
 from runbook.probes.spec import Probe
 from runbook.probes.transform import Transformed, transform
+from tests.support.interpreters import INTERPRETERS
 
 MARKER = "run1/taps/1"
-PYTHONS = [Path(f"/root/.pyenv/versions/{name}") for name in ("3.8.18/bin/python3.8", "3.12.1/bin/python3.12", "3.13.0/bin/python3.13")]
-INTERPRETERS = [sys.executable, *(str(path) for path in PYTHONS if path.exists())]
 
 
 class Shaped:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import types
 
 import pytest
 
 from runbook.probes import payload
 from runbook.probes.reading import read
+from runbook.probes.spec import Probe
 
 pytestmark = pytest.mark.slow
 """Importing torch and its compiler takes seconds."""
@@ -100,3 +102,59 @@ def test_tracing_reads_shapes_only_and_leaves_nothing_in_the_graph(torch, probes
     hit = probes.records().hits[0]
     assert hit.mode == "torch tracing" and hit.shown["x"]["shape"] == [5] and "mean" not in hit.shown["x"]
     assert "not evaluated" in hit.shown["sum"]["error"]
+
+
+MODEL = """
+import torch
+class M(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = torch.nn.Linear(3, 3)
+    def forward(self, x):
+        y = self.up(x)
+        if x.shape[0] > 100:
+            return y
+        return double(y) + 1
+def double(y):
+    return y * 2
+def breaks(x):
+    y = x * 2
+    torch._dynamo.graph_break()
+    return y + 1
+"""
+
+
+def test_an_exit_probe_leaves_a_compiled_graph_whole(torch, probed):
+    made = probed(MODEL, *(Probe(at=at, where="exit", alive="M") for at in ("M.forward", "double")), Probe(at="M.forward", where="entry"))
+    plain = types.ModuleType("plain")
+    exec(MODEL, vars(plain))
+    graphs = {"plain": [], "watched": []}
+    for name, module in (("plain", plain), ("watched", made.module)):
+        model, x = module.M(), torch.ones(2, 3)
+
+        def backend(graph, inputs, to=graphs[name]):
+            to.append([str(node.target).split(" at ")[0] for node in graph.graph.nodes if node.op != "placeholder"])
+            return graph.forward
+
+        assert torch.equal(torch.compile(model, fullgraph=True, backend=backend)(x), model.up(x) * 2 + 1)
+    assert graphs["plain"] == graphs["watched"] and len(graphs["watched"]) == 1
+    assert {(one.kind, one.probe) for one in made.records.silences} == {("graph", 0), ("graph", 1), ("graph", 2)}
+    assert made.records.hits == () and [one.made.split(".")[-1] for one in made.records.built] == ["M"]
+
+
+def test_a_function_whose_graph_breaks_runs_uncompiled_and_is_seen(torch, probed):
+    made = probed(MODEL, Probe(at="breaks", where="exit"))
+    compiled = torch.compile(made.module.breaks, backend="eager")
+    assert compiled(torch.ones(2)).tolist() == [3.0, 3.0]
+    hits = made.records.hits
+    assert [(hit.exit, hit.shown["result"]["mean"]) for hit in hits] == [("return", 3.0)]
+
+
+def test_a_compiled_function_and_a_custom_operator_still_lead_to_the_patched_code(torch, probed):
+    source = (
+        "import torch\n@torch.compile(backend='eager')\ndef f(x): return x\n"
+        "@torch.library.custom_op('probed::g', mutates_args=())\ndef g(x: torch.Tensor) -> torch.Tensor: return x + 1\n"
+    )
+    made = probed(source, *(Probe(at=at, where="entry") for at in "fg"))
+    assert made.records.loaded[0].replaced == {}
+    assert made.module.g(torch.ones(1)).item() == 2.0 and [hit.probe for hit in made.records.hits] == [1]
