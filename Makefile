@@ -42,7 +42,7 @@ types: setup-dev
 	$(BIN)/mypy
 
 fast: setup-dev
-	$(BIN)/python -m pytest tests --ignore=tests/benchmarks -m "not e2e and not slow" -n 2
+	$(BIN)/python -m pytest tests --ignore=tests/benchmarks -m "not e2e and not slow and not property" -n 2
 
 generate: setup-dev
 	$(BIN)/runbook schema --write

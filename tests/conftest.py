@@ -5,11 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.support.fixtures import relay_to, sshd, start_sshd
 
+# A loaded machine is slow without anything being wrong; what a property costs is not what it says.
+hypothesis.settings.register_profile(
+    "runbook", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large]
+)
+hypothesis.settings.load_profile("runbook")
+
 __all__ = ["local_host", "own_state", "relay_to", "sshd", "start_sshd"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Property tests carry their own mark: they take CPU, and the fast tier leaves them to the whole suite."""
+    for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker("property")
 
 
 @pytest.fixture(autouse=True)

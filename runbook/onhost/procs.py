@@ -213,11 +213,12 @@ def environ_value(pid: int, name: str) -> Optional[str]:
 
 def own_environ() -> Dict[str, str]:
     """Our environment as we got it: Python may have added LC_CTYPE to os.environ, which must not leak into what we start."""
+    env = dict(os.environ)
     raw = read_bytes("/proc/self/environ", 16 * _MOST_ENVIRON)
-    if raw is None:
-        return dict(os.environ)
-    pairs = (entry.partition(b"=") for entry in raw.split(b"\0") if b"=" in entry)
-    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
+    # Only this one name is looked up there: a process that renames itself may have overwritten that block.
+    if raw is not None and not any(entry.startswith(b"LC_CTYPE=") for entry in raw.split(b"\0")):
+        env.pop("LC_CTYPE", None)
+    return env
 
 
 def uids(pid: int) -> Optional[Tuple[int, int]]:

@@ -61,8 +61,8 @@ MANY_FILES = {"click", "yaml"}
 """Libraries that a whole package is about."""
 ON_ITS_OWN = {"onhost", "lab"}
 """Packages that are programs of their own, on a host."""
-SENT = {"probes/payload.py"}
-"""Source that is put into a server and runs there."""
+SENT = {"probes/payload.py", "onhost/meta_build.py"}
+"""Source that is put into a server, or read by the interpreter of one, and runs there."""
 
 
 def _files() -> list[Path]:
