@@ -160,7 +160,7 @@ def _expected(ctx: StepContext, other: Against, found: Found) -> Entries | Unkno
     """The parameters that the class has. Their types are left out: an engine chooses them when it loads."""
     from runbook.steps.patch import interpreter_of  # brings the source transform, which no other checkpoint needs
 
-    body = {"python": other.python} if other.python else ctx.forward_launch(other.for_)
+    body: dict[str, Any] | None = {"python": other.python} if other.python else ctx.forward_launch(other.for_)
     if body is None:
         return Unknown(f"cannot tell which launch's interpreter has {other.module}: name it with `for:`, or give `python:`")
     config = found.data["config"]
