@@ -247,7 +247,7 @@ def _step(number: int, step: StepStory) -> tuple[Any, ...]:
 
 
 def raw(tale: Tale, detail: Detail) -> str:
-    """Diffs of patches, what probes showed, output of steps that passed."""
+    """Diffs of patches, what probes showed and what their silence excludes, output of steps that passed."""
     parts = []
     for step in tale.story.steps:
         if step.end is not None and step is not tale.story.deciding():
@@ -264,6 +264,9 @@ def _raw(end: StepEnded, log: list[str], detail: Detail) -> list[str]:
     if _are_mappings(hits := end.result.get("hits")) and hits:
         shown = "\n".join(one_line(hit, longest) for hit in hits[: detail.lines])
         parts.append(details(f"{name}: {len(hits):,} hits", fence(shown, "json")))
+    if _are_mappings(excluded := end.result.get("excluded")) and excluded:
+        rows = [(row.get("explanation"), row.get("by")) for row in excluded]
+        parts.append(details(f"{name}: what excludes each other explanation", _rows(("explanation", "excluded by"), rows, detail)))
     for stream in ("stdout", "stderr"):
         if isinstance(text := end.result.get(stream), str) and text.strip():
             parts.append(details(f"{name}: last lines of {stream}", fence(text, most=detail.lines, longest=longest)))

@@ -110,6 +110,7 @@ claims = st.lists(
 )
 phases = st.lists(st.fixed_dictionaries({"name": words, "start": plain, "seconds": plain, "ranks": plain}), max_size=3)
 hits = st.lists(st.dictionaries(words, st.one_of(plain, st.just({"shape": [2, 64], "mean": 0.5, "nan": 0})), max_size=3), max_size=3)
+excluded = st.lists(st.fixed_dictionaries({"explanation": texts | plain, "by": texts | plain}), max_size=2)
 results = st.fixed_dictionaries(
     {},
     optional={
@@ -123,6 +124,7 @@ results = st.fixed_dictionaries(
         "metrics": st.dictionaries(words, plain, max_size=2) | plain,
         "phases": phases | plain,
         "hits": hits | plain,
+        "excluded": excluded | plain,
         "env": plain,
     },
 )

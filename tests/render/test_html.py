@@ -270,6 +270,14 @@ def test_hits_diffs_findings_files_and_targets_are_on_the_page():
     assert "../../etc/passwd" in page and 'href="./../' not in page and 'href="../' not in page
 
 
+def test_what_excludes_the_other_explanations_of_a_silence_is_on_the_page():
+    result = {"outcome": "not_reached", "hits": [], "excluded": [{"explanation": "stale bytecode ran", "by": "the <code> reports"}]}
+    seen = StepEnded(t=5.0, step="seen", type="expect_probe", host="box", status="passed", verdict="passed", seconds=1.0, result=result)
+    page = html(run(StepStarted(t=4.0, step="seen", type="expect_probe", host="box"), seen))
+    parsed(page)
+    assert "stale bytecode ran" in section(page, "probes") and "the &lt;code&gt; reports" in section(page, "probes")
+
+
 def test_stacks_of_equal_ranks_are_one_group():
     groups = [{"ranks": [0, 1, 3], "frames": ["all_reduce (distributed.py:12)"]}, {"ranks": [2], "frames": ["forward (model.py:3)"]}]
     diagnosis = Diagnosis(verdict="hung", rule="desync", reason="r", evidence=(Evidence(signal="stacks", value=groups),))

@@ -122,7 +122,7 @@ def test_the_same_of_many_more_histories(history, limit):
     check(history, limit)
 
 
-RESULTS = ("hits", "diff", "claims", "argv", "env", "versions", "stdout", "stderr", "path", "pid", "log")
+RESULTS = ("hits", "excluded", "diff", "claims", "argv", "env", "versions", "stdout", "stderr", "path", "pid", "log")
 
 
 @pytest.mark.parametrize("type", ["assert", "launch", "patch", "expect_probe", "run"])

@@ -46,6 +46,16 @@ def test_the_last_lines_of_a_failing_command_are_shown():
     assert "line 99" in text and "line 69" not in text.replace("line 699", "")
 
 
+def test_what_excludes_the_other_explanations_of_a_silence_is_shown_for_a_step_that_passed():
+    silent = StepEnded(
+        step="seen", type="expect_probe", status="passed", verdict="passed", seconds=1.0, reason="not_reached", t=1.8,
+        result={"outcome": "not_reached", "hits": [], "excluded": [{"explanation": "stale bytecode ran", "by": "the patched code | reports"}]},
+    )  # fmt: skip
+    events = run(result={"claims": [CLAIM]})
+    text = markdown([*events[:2], StepStarted(step="seen", type="expect_probe", t=1.7), silent, *events[2:]])
+    assert "| stale bytecode ran | the patched code \\| reports |" in text
+
+
 @given(st.text())
 def test_no_text_breaks_a_table_cell(text):
     made = cell(text)

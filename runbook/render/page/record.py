@@ -32,7 +32,7 @@ def ends(story: Story, kind: str) -> Iterator[StepEnded]:
 
 
 def probes(story: Story, most: int = MOST_HITS) -> Markup:
-    """What each expect_probe found: the outcome, then its hits as a table."""
+    """What each expect_probe found: the outcome, then its hits as a table, or what excludes the other explanations of a silence."""
     parts = []
     for end in list(ends(story, "expect_probe"))[:MOST_TABLES]:
         hits = mappings(end.result.get("hits"))
@@ -47,6 +47,10 @@ def probes(story: Story, most: int = MOST_HITS) -> Markup:
                 parts.append(details(f"{len(rows) - OPEN_HITS} hits after these", more))
         if len(hits) > most:
             parts.append(tag("p", f"and {len(hits) - most} more hits, in events.jsonl", class_="soft"))
+        excluded = [(text(row.get("explanation"), 200), text(row.get("by"), 300)) for row in mappings(end.result.get("excluded"))]
+        if excluded:
+            what = table(("explanation", "excluded by"), excluded[:MOST_HITS], caption=f"Other explanations for {end.step[:80]}")
+            parts.append(details("what excludes each other explanation", what))
     return join(parts)
 
 
