@@ -20,7 +20,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from runbook.probes import payload, saving, standing
+from runbook.probes import describing, payload, saving, standing
 from runbook.probes.anchors import blocks, is_docstring
 from runbook.probes.source import Insertion, Source
 from runbook.probes.spec import Probe, is_plain
@@ -32,7 +32,7 @@ _TELLS = b": for debugging"
 
 def support(name: str, probes: Sequence[Probe], marker: str, side_file: str, run: str, total: int) -> list[str]:
     """The lines of the block."""
-    parts: dict[str, Callable[..., Any]] = {"arm": payload.arm, "standing": standing.standing}
+    parts: dict[str, Callable[..., Any]] = {"arm": payload.arm, "describer": describing.describer, "standing": standing.standing}
     if any(probe.save for probe in probes):
         parts["saver"] = saving.saver
     config = {

@@ -6,8 +6,9 @@
 
 `P(0)` is all that a call costs while the bucket is empty. An exit probe (exits.py) uses three more: `P.out[0](value)` keeps what is
 returned and gives it back, `P.failed(0)` keeps the exception, `P.left(0)` is its `P(0)`. What is kept belongs to the frame, so
-threads, recursion, generators and tasks do not mix, and is let go when the frame is left. `P.built[0](self)` and `P.loaded(0)` tell
-that a class was constructed and that the import came to its end. Rules that the code below keeps:
+threads, recursion, generators and tasks do not mix, and is let go when the frame is left. With an empty bucket nothing is kept.
+`P.built[0](self)` and `P.loaded(0)` tell that a class was constructed and that the import came to its end. Rules that the code below
+keeps:
 
 - The server never notices: every Exception ends here. Nothing but Exception is caught, so Ctrl-C and exits pass through.
 - No file stays open and no lock is held while values are read: a forked child starts clean, a closed fd is never reused.
@@ -18,7 +19,7 @@ that a class was constructed and that the import came to its end. Rules that the
 """
 
 # Python 3.8 reads this source too; it is one function because it is embedded as one.
-# ruff: noqa: UP004, UP031, B905, C901
+# ruff: noqa: UP004, C901
 # mypy: disable-error-code="assignment,call-overload,misc,var-annotated"
 from __future__ import annotations
 
@@ -34,10 +35,12 @@ def arm(config, clock=None):
 
     clock = clock or time.monotonic
     modules = sys.modules
-    frame = sys._getframe
+    frame, ident = sys._getframe, id
+    busy = threading.local()
     home, probes, standing = config["home"], config["probes"], config.get("standing")
     own, arm_code = frame().f_globals, frame().f_code
     saver = config.get("saver")
+    plain = config["describer"](modules)
     file = os.path.abspath(home.get("__file__") or "")  # before a server changes its working directory
 
     def tracing():  # torch.compile is running this Python to make a graph of it
@@ -64,66 +67,8 @@ def arm(config, clock=None):
     def mode():
         return "CUDA graph capture" if quiet(capturing) else "torch tracing" if quiet(tracing) or quiet(lazily) else ""
 
-    def number(value):
-        return value if value == value and abs(value) != float("inf") else repr(value)
-
-    def statistics(torch, tensor):  # one device sync; of large tensors every n-th row is read
-        note = {}
-        for axis in range(tensor.dim()):
-            step = -(-tensor.numel() // (1 << 22))
-            if step > 1 and tensor.shape[axis] > 1:
-                note["read"] = "every %d. along axis %d" % (step, axis)
-                tensor = tensor[(slice(None),) * axis + (slice(None, None, step),)]
-        with torch.no_grad():
-            x = tensor.detach()
-            x = (x.abs() if x.is_complex() else x).float()
-            good = torch.isfinite(x)
-            n = good.sum()
-            zero = torch.zeros_like(x)
-            mean = torch.where(good, x, zero).sum() / n
-            std = (torch.where(good, x - mean, zero).square().sum() / (n - 1).clamp(min=1)).sqrt()
-            low, high = torch.where(good, x, zero + float("inf")).min(), torch.where(good, x, zero - float("inf")).max()
-            read = torch.stack([mean, std, low, high, torch.isnan(x).sum(), torch.isinf(x).sum(), n]).tolist()
-        if read[6]:
-            note.update(zip(("mean", "std", "min", "max"), map(number, read)))
-        note.update(nan=int(read[4]), inf=int(read[5]))
-        return note
-
-    def tensor(value, why):
-        told = {"shape": [int(n) for n in value.shape], "dtype": str(value.dtype).replace("torch.", "")}
-        if hasattr(value, "device"):
-            told["device"] = str(value.device)
-        torch = modules.get("torch")
-        kind = type(value)
-        if not why and (torch is None or kind not in (torch.Tensor, torch.nn.Parameter)):
-            why = "a %s.%s, not a plain tensor" % (kind.__module__, kind.__name__)
-        if not why and (told["device"] == "meta" or 0 in told["shape"]):
-            why = "it has no values"
-        try:
-            told.update({"values": "not read: " + why} if why else statistics(torch, value))
-        except Exception as error:
-            told["values"] = "not read: " + problem(error)
-        return told
-
     def problem(error):
         return (type(error).__name__ + ": " + str(error))[:200]
-
-    def plain(value, why, most, depth=0):
-        if value is None or isinstance(value, bool):
-            return value
-        if type(value) is int:
-            return value if abs(value) < 2**63 else repr(value)[:most]
-        if type(value) is float:
-            return number(value)
-        if type(value) is str:
-            return value[:most]
-        if hasattr(value, "shape") and hasattr(value, "dtype"):
-            return tensor(value, why)
-        if isinstance(value, (list, tuple)) and depth < 2 and len(value) <= 16:
-            return [plain(part, why, most, depth + 1) for part in value]
-        if why:  # a repr may read tensors
-            return "<%s>" % type(value).__name__
-        return repr(value)[:most]
 
     def form(value):  # what tells one kind of call from another: shapes, or the type
         shape = getattr(value, "shape", None)
@@ -145,7 +90,7 @@ def arm(config, clock=None):
             self.rest = [config["total"]] * len(probes)
             self.told, self.cuda, self.shielded = set(), False, False
             self.kept = [{} for _ in probes]  # id of a frame -> (result, error), from `out` or `failed` to `left`
-            self.out = [self.keeper(kept) for kept in self.kept]
+            self.out = [self.keeper(i, kept) for i, kept in enumerate(self.kept)]
             self.built = [self.maker(name) for name in config.get("alive", ())]
             self.save = saver(config["side"], modules) if saver else None
             self.files = 0
@@ -168,23 +113,26 @@ def arm(config, clock=None):
                 self.once(i, "graph", "CUDA graph capture")
             return False
 
-        def left(self, i):
-            if frame(1).f_globals is not home and quiet(tracing):
+        def awake(self, i):  # as a call, but from our own code: constant false for torch.compile, which calls it from its own
+            if frame(1).f_globals is not own and (self.compiling() or quiet(tracing)):
                 self.once(i, "graph", "torch.compile")
                 return False
             if clock() >= self.shut[i]:
                 return True
-            self.kept[i].pop(id(frame(1)), None)
             if self.cuda and quiet(capturing):
                 self.once(i, "graph", "CUDA graph capture")
             return False
 
         def failed(self, i):
-            if frame(1).f_globals is home or not quiet(tracing):
-                self.kept[i][id(frame(1))] = (None, sys.exc_info()[1])
+            if clock() >= self.shut[i] and (frame(1).f_globals is home or not quiet(tracing)):
+                self.kept[i][ident(frame(1))] = (None, sys.exc_info()[1])
             return False
 
-        def awake(self):  # constant false for torch.compile, which calls it from code of its own
+        def left(self, i):  # what was not kept, since the bucket was empty then, is not looked at now
+            kept = self.kept[i]
+            return ident(frame(1)) in kept if kept else False
+
+        def ours(self):
             return frame(1).f_globals is own or self.compiling()
 
         def compiling(self):  # what runs uncompiled around a graph calls us as well: our own code is no work for the compiler
@@ -197,13 +145,15 @@ def arm(config, clock=None):
                 todo += [part for part in one.co_consts if hasattr(part, "co_consts")]
             return False
 
-        for constant in (__call__, left, failed, awake):
+        for constant in (__call__, awake, failed, left, ours):
             constant.__dict__["_dynamo_marked_constant"] = True
 
-        def keeper(self, kept):
+        def keeper(self, i, kept):
+            awake = self.awake
+
             def out(value):
-                if self.awake():
-                    kept[id(frame(1))] = (value, None)
+                if awake(i):
+                    kept[ident(frame(1))] = (value, None)
                 return value
 
             return out
@@ -212,7 +162,7 @@ def arm(config, clock=None):
             seen = set()
 
             def built(made):
-                if self.awake() and type(made) not in seen and len(seen) < 8:  # each class that comes of it, once
+                if self.ours() and type(made) not in seen and len(seen) < 8:  # each class that comes of it, once
                     seen.add(type(made))
                     inside = {i: probe["at"][len(name) + 1 :] for i, probe in enumerate(probes) if probe["at"].startswith(name + ".")}
                     self.report({"kind": "built", "alive": name, "class": label(type(made))}, made, inside)
@@ -224,7 +174,9 @@ def arm(config, clock=None):
 
         def report(self, record, owner, paths):
             try:
-                found = {i: standing and standing(owner, path.split("."), arm_code.co_filename, probes[i]["at"]) for i, path in paths.items()}
+                found = {
+                    i: standing and standing(owner, path.split("."), arm_code.co_filename, probes[i]["at"]) for i, path in paths.items()
+                }
                 record["replaced"] = dict([(str(i), how[:200]) for i, how in found.items() if how][:8])
                 record["unseen"] = [i for i, how in found.items() if how is None][:100]
                 self.write(record)
@@ -238,51 +190,57 @@ def arm(config, clock=None):
                 quiet(lambda: self.write({"kind": kind, "probe": i, "how": how}))
 
         def hit(self, i, show, when=None, save=None):
+            probe = probes[i]
+            given = self.kept[i].pop(ident(frame(1)), (None, None)) if "of_result" in probe else ()
+            if getattr(busy, "now", False):  # this call is ours: a repr, or what an expression calls, is watched as well
+                return
+            busy.now = True
             try:
-                began, probe, why = clock(), probes[i], mode()
-                record, self.cuda = {"kind": "hit", "probe": i}, quiet(on_cuda)
-                given, lost = (), ()
-                if "of_result" in probe:
-                    known = self.kept[i].pop(id(frame(1)), None)
-                    given = known or (None, None)
-                    record["exit"] = "unknown" if known is None else "return" if given[1] is None else "raise"
-                    lost = () if record["exit"] == "return" else probe["of_result"]
-                    if given[1] is not None:
-                        record["raised"] = problem(given[1])
-                if why:
-                    record["mode"] = why
-                    self.once(i, "graph", why)
-                if when is not None:
-                    if why and not probe["when_plain"]:
-                        record["condition"] = "not evaluated: " + why
-                    else:
-                        try:
-                            if not when(*given):
-                                return
-                        except Exception as error:
-                            record["condition"] = problem(error)
-                values, failed = {}, {}
-                for name, read in show.items():
-                    if name in lost:
-                        failed[name] = {"error": "there is no result"}
-                        continue
-                    try:
-                        if why and name not in probe["plain"]:
-                            raise RuntimeError("not evaluated: " + why)
-                        values[name] = read(*given)
-                    except Exception as error:
-                        failed[name] = {"error": problem(error)}
-                verdict = self.take(i, tuple(map(form, values.values())) + tuple(failed) + (record.get("raised", "").split(":")[0],))
-                if verdict is None:
-                    if save and self.save:
-                        record["saved"] = self.saved(save, given, lost, why)
-                    self.write(record, values, failed, why)
-                else:  # looking again costs at most 1 % of the time, so another form of call is still noticed
-                    self.shut[i] = min(verdict.pop("end"), clock() + max(0.001, 100 * (clock() - began)))
-                    if verdict:
-                        self.write(dict(verdict, probe=i))
+                self.look(i, probe, show, when, save, given)
             except Exception:  # a probe that fails stays silent: the server comes first
                 return
+            finally:
+                busy.now = False
+
+        def look(self, i, probe, show, when, save, given):
+            began, why, lost = clock(), mode(), ()
+            record, self.cuda = {"kind": "hit", "probe": i}, quiet(on_cuda)
+            if given:
+                record["exit"] = "return" if given[1] is None else "raise"
+                if given[1] is not None:
+                    record["raised"], lost = problem(given[1]), probe["of_result"]
+            if why:
+                record["mode"] = why
+                self.once(i, "graph", why)
+            if when is not None:
+                if why and not probe["when_plain"]:
+                    record["condition"] = "not evaluated: " + why
+                else:
+                    try:
+                        if not when(*given):
+                            return
+                    except Exception as error:
+                        record["condition"] = problem(error)
+            values, failed = {}, {}
+            for name, read in show.items():
+                if name in lost:
+                    failed[name] = {"error": "there is no result"}
+                    continue
+                try:
+                    if why and name not in probe["plain"]:
+                        raise RuntimeError("not evaluated: " + why)
+                    values[name] = read(*given)
+                except Exception as error:
+                    failed[name] = {"error": problem(error)}
+            verdict = self.take(i, tuple(map(form, values.values())) + tuple(failed) + (record.get("raised", "").split(":")[0],))
+            if verdict is None:
+                if save and self.save:
+                    record["saved"] = self.saved(save, given, lost, why)
+                self.write(record, values, failed, why)
+            else:  # looking again costs at most 1 % of the time, so another form of call is still noticed
+                self.shut[i] = min(verdict.pop("end"), clock() + max(0.001, 100 * (clock() - began)))
+                if verdict:
+                    self.write(dict(verdict, probe=i))
 
         def saved(self, save, given, lost, why):
             with self.lock:

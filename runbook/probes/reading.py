@@ -55,7 +55,7 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """A probe was reached. `mode` names a capture or tracing, in which values are not read.
 
-    exit: return, raise or unknown, of an exit probe; raised: the exception's type and text. saved: what became of each tensor:
+    exit: return or raise, of an exit probe; raised: the exception's type and text. saved: what became of each tensor:
     name with file, shape, dtype and bytes, or with error.
     """
 

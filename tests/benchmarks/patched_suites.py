@@ -30,10 +30,8 @@ TO_STDERR = b"os.write(2, line)"
 """Left out here: some tests compare what a child writes to stderr, and a probe's line there is no fault."""
 PYTHON = Path(sys.base_prefix, "bin", "python3")
 SUITES = {
-    "argparse": "test_argparse",
     "base64": "test_base64",
     "bisect": "test_bisect",
-    "calendar": "test_calendar",
     "cmd": "test_cmd",
     "colorsys": "test_colorsys",
     "configparser": "test_configparser",

@@ -298,3 +298,20 @@ def test_a_server_answers_as_before_on_every_python(tmp_path, python):
     found = read(side.read_bytes(), "run1/taps/1")
     assert [hit.raised or hit.shown["result"] for hit in found.hits if hit.probe == 0] == ["ValueError: none"] * 4 + [3]
     assert [hit.shown["result"] for hit in found.hits if hit.probe == 1] == [None, None, None, None, 3]
+
+
+def test_a_probe_does_not_watch_what_its_own_looking_calls(probed):
+    """Else a watched `__repr__` would call itself, and a watched `len` would never come to an end."""
+    source = "class A:\n    def __repr__(self): return size('A')\ndef size(text): return f'{text}{old(text)}'\nold = len\n"
+    made = probed(source, *(Probe(at=at, where=w, show=s) for at, s in (("A.__repr__", ["self"]), ("size", [])) for w in ("entry", "exit")))
+    assert repr(made.module.A()) == "A1"
+    assert [(hit.probe, hit.shown.get("self")) for hit in made.records.hits] == [(0, "A1"), (2, None), (3, None), (1, "A1")]
+    assert made.probes.kept == [{}] * 4
+
+
+def test_a_replaced_builtin_that_is_watched_does_not_run_away(probed, monkeypatch):
+    made = probed("import builtins\nold = len\ndef f(x): return old(x)\n", EXIT, Probe(at="f", where="entry"))
+    monkeypatch.setattr("builtins.len", made.module.f)
+    assert len("abc") == 3
+    monkeypatch.undo()
+    assert 1 <= len(made.records.hits) < 200

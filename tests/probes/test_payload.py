@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from runbook.probes import payload
+from runbook.probes.describing import describer
 from runbook.probes.reading import Channel, read
 from runbook.probes.spec import Probe
 from runbook.probes.transform import Transformed, transform
@@ -51,7 +52,8 @@ def side(tmp_path):
 def armed(side: Path, clock=None, total: int = 2000, hits: int = 20):
     probe = {"hits": hits, "per": 10.0, "plain": ["x"], "when_plain": True}
     home = {"__file__": __file__, "__name__": "model"}
-    return payload.arm({"marker": MARKER, "side": str(side), "total": total, "probes": [probe], "home": home}, clock)
+    config = {"marker": MARKER, "side": str(side), "total": total, "probes": [probe], "home": home, "describer": describer}
+    return payload.arm(config, clock)
 
 
 def records(side: Path) -> Channel:

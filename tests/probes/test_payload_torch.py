@@ -8,6 +8,7 @@ import types
 import pytest
 
 from runbook.probes import payload
+from runbook.probes.describing import describer
 from runbook.probes.reading import read
 from runbook.probes.spec import Probe
 
@@ -25,7 +26,8 @@ def probes(tmp_path):
     side = tmp_path / "side.jsonl"
     side.touch()
     probe = {"hits": 20, "per": 10.0, "plain": ["x"], "when_plain": True}
-    made = payload.arm({"marker": "m", "side": str(side), "total": 2000, "probes": [probe], "home": globals()})
+    config = {"marker": "m", "side": str(side), "total": 2000, "probes": [probe], "home": globals(), "describer": describer}
+    made = payload.arm(config)
     made.records = lambda: read(side.read_bytes(), "m")
     return made
 
