@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import py_compile
 import shlex
 import time
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from runbook.hosts.base import ProcessId
@@ -198,3 +202,108 @@ def test_a_blind_look_is_never_an_empty_one(patch_ctx, box, server):
     goal = ProbeGoal(make(ExpectProbe, {"probe": "taps", "since": "chat"}), patch_ctx, patched, patch_ctx.window("chat", "chat"))
     goal.look()
     assert goal.outcome.outcome == "unseen" and isinstance(goal.view.log, Blind)
+
+
+REGISTRY = """\
+import importlib, sys, time
+try:
+    model = importlib.import_module("engine.model").Model()
+except ImportError as error:
+    print("Ignore import error when loading engine.model:", error, flush=True)
+    model = None
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def test_an_import_error_that_the_engine_swallowed_is_unseen_and_quotes_the_log(patch_ctx, box, server):
+    """As SGLang's registry of models: it logs a line and serves without the module."""
+    box.model.write_text(box.model.read_text() + "\nimport no_such_kernel\n")
+    (box.folder / "server.py").write_text(REGISTRY)
+    patch(patch_ctx, box)
+    server()
+    with patch_ctx.span("chat"):
+        pass
+    result = expect(patch_ctx)
+    assert (result.verdict, result.fields["outcome"]) == ("undecided", "unseen")
+    assert "has not reported the end" in result.reason and "Ignore import error when loading engine.model" in result.reason
+
+
+def test_a_class_that_was_never_built_explains_the_silence(patch_ctx, box, server):
+    source = box.model.read_text().replace("    def forward", "    def __init__(self):\n        self.n = 0\n\n    def forward")
+    box.model.write_text(source + "\n\nclass Other(Model):\n    def forward(self, batch):\n        return batch.hidden\n")
+    (box.folder / "server.py").write_text((box.folder / "server.py").read_text().replace("import Model", "import Other as Model"))
+    patch(patch_ctx, box, alive="Model")
+    server()
+    serve(patch_ctx, box, "forward 2")
+    result = expect(patch_ctx)
+    assert result.fields["outcome"] == "unseen" and "Other.forward" in result.reason
+    assert result.fields["ranks"][0]["outcome"] == "unseen"
+
+
+@pytest.mark.slow
+def test_each_process_has_its_own_outcome(patch_ctx, box, server):
+    patch(patch_ctx, box)
+    launched = server()
+    serve(patch_ctx, box, "forward 2")
+    (row,) = expect(patch_ctx).fields["ranks"]
+    assert (row["pid"], row["outcome"], row["hits"]) == (launched.state.pid, "fired", 1)
+
+
+@pytest.mark.slow
+def test_bytecode_that_python_never_compares_with_the_source_is_not_armed(patch_ctx, box, server):
+    """Such as a distribution's package, compiled with `--invalidation-mode unchecked-hash`; made between the patch and the launch."""
+    original = box.model.read_text()
+    patch(patch_ctx, box)
+    patched = box.model.read_bytes()
+    box.model.write_text(original)
+    py_compile.compile(str(box.model), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    box.model.write_bytes(patched)
+    server()
+    serve(patch_ctx, box, "forward 2")
+    result = expect(patch_ctx)
+    assert (result.verdict, result.fields["outcome"]) == ("invalid_experiment", "not_armed")
+    assert "without looking at the source" in result.reason
+
+
+@pytest.mark.slow
+def test_a_compiled_patch_without_a_report_is_unseen(patch_ctx, box, server):
+    """Somebody imported it and could not write: then a missing report proves nothing. No launch is named, as for an attached server."""
+    server()
+    patch(patch_ctx, box)
+    py_compile.compile(str(box.model))
+    attached = msgspec.structs.replace(patch_ctx.patched("taps"), launch=None)
+    with patch_ctx.span("chat"):
+        pass
+    goal = ProbeGoal(make(ExpectProbe, {"probe": "taps", "since": "chat"}), patch_ctx, attached, patch_ctx.window("chat"))
+    goal.look()
+    assert goal.outcome.outcome == "unseen" and "somebody compiled the patched file" in goal.outcome.reason
+
+
+TENSORS = """\
+import torch
+
+
+class Model:
+    def forward(self, batch):
+        hidden = torch.tensor(batch.hidden, dtype=torch.bfloat16)
+        return hidden
+"""
+
+
+@pytest.mark.slow
+def test_saved_tensors_come_into_the_evidence_and_are_listed(patch_ctx, box, server):
+    box.model.write_text(TENSORS)
+    body = {"at": "Model.forward", "where": "exit", "save": {"out": "result", "n": "len(batch.hidden)"}}
+    assert patch_ctx.at("taps").do(make(Patch, {"for": "server", "file": str(box.model), "probes": [body]})).verdict == "passed"
+    server()
+    serve(patch_ctx, box, "forward 3", "forward 5")
+    result = expect(patch_ctx)
+    tensors = [row for row in result.fields["tensors"] if row["name"] == "out"]
+    assert [(row["shape"], row["dtype"], row["bytes"]) for row in tensors] == [([3], "bfloat16", 6), ([5], "bfloat16", 10)]
+    files = [Path(patch_ctx.run.dir, row["file"]).read_bytes() for row in tensors]
+    header = json.loads(files[0][8 : 8 + int.from_bytes(files[0][:8], "little")])
+    assert header["out"] == {"dtype": "BF16", "shape": [3], "data_offsets": [0, 6]}
+    assert {code for code, _ in patch_ctx.findings} == {"tensor_missing"}  # `n` is a number
+    short = expect(patch_ctx, fetch="100B")
+    assert all(row["file"] is None and "`fetch:`" in row["note"] for row in short.fields["tensors"] if row["name"] == "out")
