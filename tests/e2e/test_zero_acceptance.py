@@ -21,7 +21,6 @@ BY_FLAG = {
     "taps_zeros": ["--aux-layers", "zeros"],
     "taps_order": ["--aux-layers", "4,2,0"],
     "taps_off_by_one": ["--aux-layers", "1,3,5"],
-    "taps_other": ["--aux-layers", "5,5,5"],
 }
 BY_FILE = {"key_prefix": "key_prefix", "use_aux": "use_aux", "d2t_file": "d2t_twice"}
 
