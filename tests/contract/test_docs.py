@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,7 +94,15 @@ def commands(page: Path) -> Iterator[list[str]]:
         for part in re.split(r"[|;&]+|\s#", line.removeprefix("next: ")):
             found = re.match(r"\s*(?:\$ )?(?:\S*/)?runbook((?: +\S+)+)\s*$", part)
             if found:
-                yield found[1].split()
+                yield _words(found[1])
+
+
+def _words(text: str) -> list[str]:
+    """As a shell splits them: what is quoted is one word. A part of a line may hold half of a quotation."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
 
 
 def command(words: list[str]) -> tuple[click.Command, list[str]]:

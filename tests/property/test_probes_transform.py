@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib
-import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runbook.model.sample import Blind
@@ -17,23 +16,18 @@ from runbook.probes.reading import Channel, read
 from runbook.probes.spec import Probe
 from runbook.probes.transform import Transformed, transform
 from runbook.probes.view import View
+from tests.support.insertions import fault
 
 MODULES = """argparse ast asyncio.base_events asyncio.tasks bdb calendar codecs collections configparser contextlib copy csv dataclasses
  datetime difflib doctest email.message enum fractions functools heapq html.parser http.client inspect json.decoder logging
  pathlib pickle random shutil socket statistics string subprocess tarfile tempfile textwrap threading tokenize typing unittest.mock
  urllib.parse uuid zipfile""".split()
 FAST = {"asyncio.tasks", "contextlib", "dataclasses", "http.client", "json.decoder", "textwrap"}
-BLOCK = re.compile(rb"# runbook probes run1/p/1: .*?# runbook probes end\n", re.S)
-OWN_LINE = re.compile(rb"(?m)^[ \t\f]*_rb_[0-9a-f]{8}\(\d+\) and _rb_[0-9a-f]{8}\.hit\(.*\)\n")
-INLINE = re.compile(rb"_rb_[0-9a-f]{8}\(\d+\) and _rb_[0-9a-f]{8}\.hit\(\d+, \{\}\)(; )?")
+MARKER = "run1/p/1"
 
 
 def put(data: bytes, probes: list[Probe]):
-    return transform(data, probes, marker="run1/p/1", side_file="/tmp/none", path="/srv/m.py", run="run1")
-
-
-def without_probes(data: bytes) -> bytes:
-    return INLINE.sub(b"", OWN_LINE.sub(b"", BLOCK.sub(b"", data)))
+    return transform(data, probes, marker=MARKER, side_file="/tmp/none", path="/srv/m.py", run="run1")
 
 
 def source_of(name: str) -> bytes:
@@ -44,16 +38,15 @@ def source_of(name: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in FAST else [pytest.mark.slow]) for name in MODULES])
-def test_every_function_of_a_real_module_takes_an_entry_probe(name):
-    """All functions whose name is theirs alone, all at once; taking the probes out gives the file back."""
+def test_every_function_of_a_real_module_takes_an_entry_and_an_exit_probe(name):
+    """All functions whose name is theirs alone, all at once; only insertions are made."""
     data = source_of(name)
     names = [found for found, _ in functions(ast.parse(data))]
-    probes = [Probe(at=found, where="entry") for found in names if names.count(found) == 1]
+    probes = [Probe(at=found, where=where) for found in names if names.count(found) == 1 for where in ("entry", "exit")]
     result = put(data, probes)
     assert isinstance(result, Transformed), result
-    compile(result.data, "m.py", "exec", dont_inherit=True)
     assert len(result.placed) == len(probes) > 0
-    assert re.sub(rb"; ?(?=\n)", b"", without_probes(result.data)) == re.sub(rb"; ?(?=\n)", b"", data)
+    assert fault(data, result.data, MARKER) == ""
 
 
 @pytest.mark.slow
@@ -73,7 +66,7 @@ def test_every_statement_that_is_there_once_is_found_by_its_own_text(name):
     result = put(data, wanted)
     assert isinstance(result, Transformed), result
     assert len(result.placed) == len(wanted) > 50
-    assert without_probes(result.data) == data
+    assert fault(data, result.data, MARKER) == ""
 
 
 lines = st.sampled_from(
@@ -99,12 +92,76 @@ lines = st.sampled_from(
 def test_generated_sources_come_back_without_their_probes(body, eol, indent, docstring, ends):
     rows = ["def f(a, y=()):", *([indent + '"doc"'] if docstring else []), indent + "a = 0", *(indent + row.format(indent) for row in body)]
     data = ("\n".join(rows) + ("\n" if ends else "")).replace("\n", eol).encode()
-    result = put(data, [Probe(at="f", where="entry"), Probe(at="f", after="a = 0")])
+    result = put(data, [Probe(at="f", where="entry"), Probe(at="f", after="a = 0"), Probe(at="f", where="exit")])
     assert isinstance(result, Transformed), result
-    compile(result.data, "m.py", "exec", dont_inherit=True)
-    back = re.compile(BLOCK.pattern.replace(rb"end\n", rb"end" + eol.encode()), re.S).sub(b"", result.data)
-    back = re.sub(rb"[ \t]*_rb_[0-9a-f]{8}\(\d\) and _rb_[0-9a-f]{8}\.hit\(\d, \{\}\)(?:" + eol.encode() + rb")?", b"", back)
-    assert back.rstrip() == data.rstrip()
+    assert fault(data, result.data, MARKER) == ""
+
+
+plain = st.sampled_from(
+    ["seen.append(n)", "n += 1", "return n", "return", "raise KeyError(n)", "n = 1 // (n - 2)", 's = """a\n b"""', "return n, [n]"]
+)
+headers = st.sampled_from(
+    [
+        "if n % 2:",
+        "for n in range(2):",
+        "while n < 3:\n{}n += 1",
+        "with suppress(KeyError):",
+        "try:|except KeyError:",
+        "try:|finally:",
+        "try:|else",
+        "def g():",
+    ]
+)
+
+
+@st.composite
+def bodies(draw, depth: int = 0) -> list[str]:
+    """Lines of a suite: statements and blocks, the latter with one more blank."""
+    rows: list[str] = []
+    for _ in range(draw(st.integers(1, 3))):
+        if depth < 3 and draw(st.booleans()):
+            rows += _block(draw, draw(headers), depth)
+        else:
+            rows += [draw(plain)]
+    return rows
+
+
+def _block(draw, header: str, depth: int) -> list[str]:
+    inner = [" " + row for row in draw(bodies(depth + 1))]
+    if header == "def g():":
+        return ["def g(n=n):", *inner, "n = g() or 0", "n = n if isinstance(n, int) else 0"]
+    if header == "while n < 3:\n{}n += 1":
+        return ["while isinstance(n, int) and n < 3:", " n += 1", *inner]
+    first, *rest = header.split("|")
+    tail = [" " + row for row in draw(bodies(depth + 1))] if rest else []
+    if rest == ["else"]:
+        return ["try:", *inner, "except (KeyError, ZeroDivisionError): n = 5", "else:", *tail]
+    return [first, *inner, *([rest[0], *tail] if rest else [])]
+
+
+def outcome(data: bytes, space: dict, given: int) -> tuple:
+    """What a call does: the value or the exception, and what it has appended."""
+    exec(compile(data, "m.py", "exec", dont_inherit=True), space)
+    try:
+        return space["f"](given), None, space["seen"]
+    except (ArithmeticError, LookupError, NameError) as error:
+        return None, type(error).__name__, space["seen"]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(bodies(), st.integers(0, 3))
+def test_a_watched_function_does_what_it_did_and_the_probe_saw_it(tmp_path, body, given):
+    data = "\n".join(["from contextlib import suppress", "seen = []", "def f(n):", *(" " + row for row in body)]).encode()
+    side = tmp_path / "side.jsonl"
+    side.write_bytes(b"")
+    made = transform(data, [Probe(at="f", where="exit")], marker=MARKER, side_file=str(side), path="m.py", run="run1")
+    assert isinstance(made, Transformed), made
+    assert fault(data, made.data, MARKER) == ""
+    value, error, _ = plain_outcome = outcome(data, {"__name__": "m"}, given)
+    assert outcome(made.data, {"__name__": "m"}, given) == plain_outcome
+    (hit,) = read(side.read_bytes(), MARKER).hits
+    assert (hit.raised.split(":")[0] or None) == error
+    assert hit.shown["result"] == ({"error": "there is no result"} if error else list(value) if isinstance(value, tuple) else value)
 
 
 @settings(max_examples=100, deadline=None)
