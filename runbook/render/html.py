@@ -17,6 +17,8 @@ from runbook.render.page.timeline import Timeline
 from runbook.render.story import Story
 
 LIMIT = 1_000_000
+FRAME = 3_000
+"""Bytes that the line at the top and the notes at the end take at most."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -31,7 +33,7 @@ def html(events: Iterable[AnyEvent], limit: int = LIMIT) -> str:
     observed.finish()
     head, banner = _head(story), answer.banner(story, observed)
     sections = _sections(story, observed, listing, main)
-    room = limit - sum(len(part.encode()) for part in (head, banner, sheet())) - 3_000
+    room = limit - sum(len(part.encode()) for part in (head, banner)) - FRAME
     note = cut_note(fit(sections, room), limit)
     body = join([_top(story, sections), tag("main", banner, *(section.markup() for section in sections)), _foot(story, note)])
     return (

@@ -157,9 +157,14 @@ class Page:
             more = text if kind == "keyDown" else {}
             self._browser.call("Input.dispatchKeyEvent", self._session, type=kind, key=key, code=key, windowsVirtualKeyCode=code, **more)
 
-    def screenshot(self) -> bytes:
-        """What is to be seen, as PNG."""
-        return base64.b64decode(self._browser.call("Page.captureScreenshot", self._session, format="png")["data"])
+    def screenshot(self, part: str | None = None) -> bytes:
+        """What is to be seen, as PNG; with a selector, the whole of that part, also below the fold."""
+        more: dict[str, Any] = {}
+        if part:
+            box = self.evaluate(f"JSON.parse(JSON.stringify(document.querySelector({part!r}).getBoundingClientRect()))")
+            more = {"clip": {"x": 0, "y": box["y"] - 12, "width": self.evaluate("innerWidth"), "height": box["height"] + 24, "scale": 1}}
+            more["captureBeyondViewport"] = True
+        return base64.b64decode(self._browser.call("Page.captureScreenshot", self._session, format="png", **more)["data"])
 
     def pdf(self) -> bytes:
         """The page on paper."""

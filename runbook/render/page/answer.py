@@ -14,7 +14,7 @@ from runbook.render.page.observed import Observed, Server
 from runbook.render.story import Story
 
 TONES = {"passed": "good", "slow": "wait", "undecided": "wait", "unreachable": "wait", "interrupted": "none", "running": "none"}
-SIGNS = {"good": "✓", "wait": "?", "none": "–", "bad": "✗"}
+SIGNS = {"good": "✓", "wait": "?", "none": "–", "bad": "✗", "slow": "…"}
 HEADLINES = {
     "wrong_check": "Wrong check",
     "wrong_server": "Wrong server",
@@ -46,7 +46,7 @@ def banner(story: Story, observed: Observed) -> Markup:
     small = [closing.kind or "" if closing else "", "suspended" if story.state == "suspended" else ""]
     title = tag(
         "h1",
-        tag("span", SIGNS[tone(verdict)] + " ", aria_hidden="true"),
+        tag("span", SIGNS.get(verdict, SIGNS[tone(verdict)]) + " ", aria_hidden="true"),
         text(name, 100),
         tag("small", text(" · ".join(part for part in small if part), 200)) if any(small) else None,
     )
@@ -99,7 +99,7 @@ def _facts(story: Story, observed: Observed) -> Iterator[tuple[str, Markup]]:
         moving = "; ".join(f"{name} {value}" for name, value in list(diagnosis.progress.items())[:6])
         yield "Moving", text(moving, 400)
     if diagnosis and diagnosis.eta_s is not None:
-        yield "Left", text(f"about {format_duration(diagnosis.eta_s)} in this phase", 100)
+        yield "To go", text(f"about {format_duration(diagnosis.eta_s)} in this phase", 100)
 
 
 def _small_print(story: Story) -> str:
@@ -252,7 +252,8 @@ def step(story: Story, observed: Observed) -> Markup:
         told = [line for line in server.tail if not (run and line.startswith('{"runbook": "' + run))]
         parts += last_lines(f"the log of {server.name}", told, end)
         if len(told) < len(server.tail):
-            parts.append(tag("p", f"{len(server.tail) - len(told)} lines of our own probes are not shown here", class_="soft"))
+            hidden = len(server.tail) - len(told)
+            parts.append(tag("p", f"{hidden} line{'s' if hidden > 1 else ''} of our own probes not shown here", class_="soft"))
     return join(parts)
 
 

@@ -22,6 +22,8 @@ BYTES = frozenset({READ, WEIGHTS, GPU})
 ORDER = (READ, WEIGHTS, GPU, LOG, RUN)
 MOVES = {READ: (16 * 1024, 64 * 1024), WEIGHTS: (1, 1), GPU: (1, 1), LOG: (1e-9, 1e-9)}
 """Gain per second from which a signal moves, weakly and strongly, as the verdict counts it. The run time of threads is no progress."""
+LEAST = {WEIGHTS: 1 << 20, GPU: 1 << 20}
+"""And the gain between two looks that it takes at least."""
 Point = tuple[float, float]
 
 
@@ -73,7 +75,7 @@ def bars(row: Row, axis: Axis) -> Iterator[Markup]:
     moved: list[list[float]] = []
     for (begin, end), gained in sorted(_gains(row).items()):
         rate = gained / max(end - begin, 1e-3)
-        if rate < weak:
+        if rate < weak or gained < LEAST.get(row.signal, 0):
             continue
         level, x1, x2 = (2.0 if rate >= strong else 1.0), axis.x(begin), axis.x(end)
         if moved and moved[-1][0] == level and x1 - moved[-1][2] < 1.0:

@@ -37,7 +37,7 @@ border-top:1px solid var(--fine)}
 .facts div{min-width:0;max-width:100%}.facts dt{font-size:12px;color:var(--soft)}.facts dd{margin:0;overflow-wrap:anywhere}
 .next{margin:14px 0 0;padding-top:12px;border-top:1px solid var(--fine)}.next h2{font-size:12px;font-weight:400;color:var(--soft);
 margin:0}
-.next ul{margin:2px 0 0;padding-left:1.1em}
+.next ul+h2{margin-top:8px}.next ul{margin:2px 0 0;padding-left:1.1em}
 .bad{--tone:var(--bad);--tint:var(--bad-bg)}.wait{--tone:var(--wait);--tint:var(--wait-bg)}
 .good{--tone:var(--good);--tint:var(--good-bg)}.none{--tone:var(--none);--tint:var(--none-bg)}
 section{margin:30px 0 0}
