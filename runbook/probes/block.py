@@ -20,8 +20,9 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from runbook.probes import describing, payload, saving, standing
+from runbook.probes import describing, fallback, payload, saving, standing
 from runbook.probes.anchors import blocks, is_docstring
+from runbook.probes.reading import head
 from runbook.probes.source import Insertion, Source
 from runbook.probes.spec import Probe, is_plain
 
@@ -32,7 +33,12 @@ _TELLS = b": for debugging"
 
 def support(name: str, probes: Sequence[Probe], marker: str, side_file: str, run: str, total: int) -> list[str]:
     """The lines of the block."""
-    parts: dict[str, Callable[..., Any]] = {"arm": payload.arm, "describer": describing.describer, "standing": standing.standing}
+    parts: dict[str, Callable[..., Any]] = {
+        "fallback": fallback.fallback,
+        "arm": payload.arm,
+        "describer": describing.describer,
+        "standing": standing.standing,
+    }
     if any(probe.save for probe in probes):
         parts["saver"] = saving.saver
     config = {
@@ -42,17 +48,14 @@ def support(name: str, probes: Sequence[Probe], marker: str, side_file: str, run
         "probes": [_config(probe) for probe in probes],
         "alive": constructed(probes),
     }
-    given = ", ".join(["home=globals()", *(f"{part}={name}_{part}" for part in parts if part != "arm")])
+    given = ", ".join(["home=globals()", *(f"{part}={name}_{part}" for part in parts if part not in ("arm", "fallback"))])
     return [
         f"{BANNER}{marker}{_TELLS.decode()}, taken out by `runbook restore {run}`",
         *(line for part, function in parts.items() for line in _text_of(function, f"{name}_{part}")),
         "try:",
         f"    {name} = {name}_arm(dict({config!a}, {given}))",
-        "except Exception:",
-        f"    {name} = lambda probe: False",
-        f"    {name}.out = [lambda value: value] * {len(probes)}",
-        f"    {name}.built = [{name}] * {len(probes)}",
-        f"    {name}.left = {name}.failed = {name}.loaded = {name}",
+        f"except Exception as {name}_error:",
+        f"    {name} = {name}_fallback({name}_error, {side_file!a}, {head(marker)!a}, {len(probes)})",
         f"del {', '.join(f'{name}_{part}' for part in parts)}",
         END,
     ]

@@ -45,12 +45,18 @@ def explanations(view: View, imports: tuple[Armed, ...]) -> Iterator[Row]:
 
 def not_armed(view: View) -> tuple[str, str]:
     """(outcome, why) when no process loaded the patched bytes. Someone who compiled them without a report makes it unseen."""
+    if view.channel.unarmed:
+        one = view.channel.unarmed[0]
+        return "unseen", f"pid {one.pid} loaded it, but the code that reports could not start there: {one.how}"
     others = [armed for armed in view.channel.armed if armed.sha256 != view.sha256]
     if isinstance(view.alive, Seen) and not view.alive.value and view.ended is None:
         return "not_armed", "no process of this run is there"
     if others:
-        one = others[0]
-        return "not_armed", f"pid {one.pid} loaded {one.file} with sha256 {one.sha256[:12]}, not the {view.sha256[:12]} that was written"
+        first = others[0]
+        return (
+            "not_armed",
+            f"pid {first.pid} loaded {first.file} with sha256 {first.sha256[:12]}, not the {view.sha256[:12]} that was written",
+        )
     if view.launched is not None and view.written and view.launched < view.written - 2 * view.error_s:
         return "not_armed", f"the server was started {view.written - view.launched:.1f}s before the patch was written"
     if isinstance(view.imports_from, Seen) and view.imports_from.value != view.path:

@@ -27,6 +27,15 @@ class Armed(msgspec.Struct, frozen=True, kw_only=True):
     ppid: int = 0
 
 
+class Unarmed(msgspec.Struct, frozen=True, kw_only=True):
+    """A process loaded the patched file, but the code that reports could not start there. `how`: the exception."""
+
+    pid: int
+    start: int
+    time: float
+    how: str
+
+
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """The import of the patched file came to its end.
 
@@ -114,12 +123,14 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     silences: tuple[Silence, ...] = ()
     loaded: tuple[Loaded, ...] = ()
     built: tuple[Built, ...] = ()
+    unarmed: tuple[Unarmed, ...] = ()
     torn: int = 0
 
 
-Record = Union[Armed, Loaded, Built, Hit, Silence]
+Record = Union[Armed, Unarmed, Loaded, Built, Hit, Silence]
 _KINDS: dict[str, type[Record]] = {
     "armed": Armed,
+    "unarmed": Unarmed,
     "loaded": Loaded,
     "built": Built,
     "hit": Hit,
@@ -136,7 +147,7 @@ def head(marker: str) -> str:
 
 def read(data: bytes, marker: str) -> Channel:
     """The records in these bytes. A record may follow other text on its line, and be cut anywhere."""
-    found: dict[type, list[Any]] = {Armed: [], Loaded: [], Built: [], Hit: [], Silence: []}
+    found: dict[type, list[Any]] = {Armed: [], Unarmed: [], Loaded: [], Built: [], Hit: [], Silence: []}
     torn = 0
     start = head(marker)
     for part in data.decode("utf-8", "replace").split(start)[1:]:
@@ -152,6 +163,7 @@ def read(data: bytes, marker: str) -> Channel:
         silences=tuple(found[Silence]),
         loaded=tuple(found[Loaded]),
         built=tuple(found[Built]),
+        unarmed=tuple(found[Unarmed]),
         torn=torn,
     )
 

@@ -60,7 +60,6 @@ SUITES = {
     "plistlib": "test_plistlib",
     "pprint": "test_pprint",
     "queue": "test_queue",
-    "reprlib": "test_reprlib",
     "sched": "test_sched",
     "shlex": "test_shlex",
     "statistics": "test_statistics",

@@ -30,29 +30,20 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
 from runbook.model.diagnostic import Diagnostic
 from runbook.probes.anchors import Index, functions
 from runbook.probes.spec import Probe
 from runbook.probes.transform import Transformed, transform
+from tests.support.insertions import fault
 
 SGLANG = "0.4.6 0.4.10.post2 0.5.2 0.5.4 0.5.6 0.5.9 0.5.12 0.5.18 0.5.23".split()
 TRANSFORMERS = "5.19.0"
 ANCHOR = "hidden_states = forward_batch.spec_info.hidden_states"
 FOUNDING = {"llama_eagle3.py": "LlamaModel.forward", "kimi_k25_eagle3.py": "Eagle3MLAModel.forward"}
 MARKER = "corpus/taps/1"
-NAME = "_rb_" + hashlib.sha256(MARKER.encode()).hexdigest()[:8]
-_OURS = [
-    re.compile(rf"(?s)# runbook probes {MARKER}.*?# runbook probes end"),
-    re.compile(rf"{NAME}\.loaded\(0\)"),
-    re.compile(rf"finally: {NAME}\.left.*"),
-    re.compile(rf"(else: )?{NAME}\.out\[\d+\]\(None\)(; )?"),
-    re.compile(rf" {NAME}\.out\[\d+\]\(\("),
-    re.compile(rf"except: {NAME}\.failed\(\d+\); raise"),
-    re.compile(rf"(; )?{NAME}\.left\(\d+\) and {NAME}\.hit\(.*\)"),
-    re.compile(rf"(; )?{NAME}\(\d+\) and {NAME}\.hit\(\d+, \{{\}}\)(; )?"),
-]
 _ENDS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
-_FILLER = set(" \t\r\ntry:);")
 
 
 def put(data: bytes, probes: list[Probe], path: str) -> Transformed | list[Diagnostic]:
@@ -104,8 +95,8 @@ def one_file(job: tuple[str, bytes, int]) -> collections.Counter[str]:
     told["files"] += 1
     for probe in probes:
         told[f"probes: {probe.where or 'statement'}"] += 1
-    fault = changed(data, result.data, path)
-    told[f"FAULT {path}: {fault}"] += bool(fault)
+    wrong = fault(data, result.data, MARKER)
+    told[f"FAULT {path}: {wrong}"] += bool(wrong)
     return told
 
 
@@ -130,31 +121,6 @@ def fitting(data: bytes, probes: list[Probe], path: str) -> tuple[list[Probe], c
 def side_of(probe: Probe) -> str:
     """As the transform calls it."""
     return "after" if probe.after else "before" if probe.before else probe.where or "entry"
-
-
-def changed(before: bytes, after: bytes, path: str) -> str:
-    """Why the patched file is not the original with insertions; empty when it is."""
-    try:
-        compile(after, path, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as error:
-        return f"does not compile: {error}"
-    text, rest = before.decode("latin-1"), after.decode("latin-1")
-    for ours in _OURS:
-        rest = ours.sub("", rest)
-    at = 0
-    for line in text.splitlines(keepends=True):
-        if rest.startswith(line, at):
-            at += len(line)
-            continue
-        for character in line:
-            found = rest.find(character, at)
-            if found < 0:
-                return f"lost text of `{line.strip()[:60]}`"
-            at = found + 1
-    left = collections.Counter(rest)
-    left.subtract(collections.Counter(text))
-    foreign = {character for character, count in left.items() if count} - _FILLER
-    return f"holds more than insertions: {sorted(foreign)}" if foreign else ""
 
 
 def python_files(folder: Path, *without: str) -> Iterator[tuple[str, bytes]]:
@@ -220,8 +186,8 @@ def measure(title: str, files: Iterable[tuple[str, bytes]], seed: int, workers: 
     for key in sorted(told):
         say(f"    {key:<28}{told[key]:>8}")
     say(f"    {'faults':<28}{sum(faults.values()):>8}    {time.monotonic() - began:.1f} s, {cpu_seconds() - cpu:.1f} s of CPU")
-    for fault in sorted(key for key, count in faults.items() if count)[:20]:
-        say(f"    {fault}")
+    for wrong in sorted(key for key, count in faults.items() if count)[:20]:
+        say(f"    {wrong}")
     return collections.Counter({"functions": told["functions"], "faults": sum(faults.values())})
 
 

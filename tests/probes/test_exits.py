@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import pickle
 import subprocess
 import threading
@@ -263,9 +264,13 @@ def test_code_that_cannot_be_armed_leaves_the_function_as_it_was(probed, tmp_pat
     made = transform(b"class A:\n    def __init__(self): self.x = 1\ndef f(x): return x\n", [EXIT, Probe(at="A.__init__", where="entry", alive="A")],
                      marker="run1/taps/1", side_file="/x", path="/srv/m.py", run="run1")  # fmt: skip
     assert isinstance(made, Transformed)
+    side = tmp_path / "side.jsonl"
+    side.touch()
     space: dict = {"__name__": "broken"}
-    exec(made.data.replace(b"    import hashlib\n", b"    import no_such_module\n", 1), space)
+    exec(made.data.replace(b"    import hashlib\n", b"    import no_such_module\n", 1).replace(b"'/x'", repr(str(side)).encode()), space)
     assert space["f"](5) == 5 and space["A"]().x == 1
+    (told,) = read(side.read_bytes(), "run1/taps/1").unarmed
+    assert told.pid == os.getpid() and "no_such_module" in told.how
 
 
 SERVER = b'''

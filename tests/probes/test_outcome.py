@@ -7,7 +7,7 @@ import pytest
 
 from runbook.model.sample import Blind, Seen
 from runbook.probes.outcome import by_process, judge
-from runbook.probes.reading import Armed, Built, Channel, Hit, Loaded, Silence
+from runbook.probes.reading import Armed, Built, Channel, Hit, Loaded, Silence, Unarmed
 from runbook.probes.view import Compiled, View, read_compiled
 
 SHA = "a" * 64
@@ -133,6 +133,7 @@ def test_what_used_the_bucket_up_is_counted():
 
 
 UNREPORTED = {
+    "could not start there": but(channel=Channel(unarmed=(Unarmed(pid=7, start=70, time=15.0, how="ImportError: half imported"),))),
     "as nobody": but(channel=Channel(), strangers="pid 9 runs as nobody"),
     "compiled the patched file": but(channel=Channel(), bytecode=(Compiled(path="/srv/m.pyc", time=16.0, of_the_patch=True),)),
 }

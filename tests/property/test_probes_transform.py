@@ -148,6 +148,7 @@ def outcome(data: bytes, space: dict, given: int) -> tuple:
         return None, type(error).__name__, space["seen"]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(bodies(), st.integers(0, 3))
 def test_a_watched_function_does_what_it_did_and_the_probe_saw_it(tmp_path, body, given):
