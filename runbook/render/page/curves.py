@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 
-DRAWN = 1_500
+DRAWN = 1_000
 """Of a long run about this many samples are drawn: finer than a pixel."""
 
 

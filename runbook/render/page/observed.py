@@ -145,8 +145,7 @@ class Observed:
         self.n = array("q")
         self._hosts: dict[str, str] = {}
         self._types: dict[str, str] = {}
-        self._drawn: dict[tuple[str, str], float] = {}
-        self._first: dict[tuple[str, str], float] = {}
+        self._drawn: dict[tuple[str, str], tuple[float, float]] = {}
         self._held: dict[tuple[str, str], Sample] = {}
 
     def apply(self, event: AnyEvent) -> None:
@@ -201,18 +200,23 @@ class Observed:
 
     def _draw(self, server: Server, sample: Sample, processes: tuple[ProcessSample, ...]) -> None:
         key = (server.host, server.name)
-        first = self._first.setdefault(key, sample.t)
-        gap, since = (sample.t - first) / DRAWN, sample.t - self._drawn.get(key, float("-inf"))
         # Looks that read the threads are rarer than others, so they go first.
-        if since >= 2 * gap or (since >= gap and any(process.threads for process in processes)):
-            self._drawn[key] = sample.t
+        if self._due(key, sample.t, 1 if any(process.threads for process in processes) else 2):
             self._held.pop(key, None)
             server.draw(sample.t, processes)
         else:
             self._held[key] = sample
 
+    def _due(self, key: tuple[str, str], t: float, gaps: int = 1) -> bool:
+        """Whether a reading is drawn: when so many gaps have passed since the last drawn one. The gap grows with the time observed."""
+        first, drawn = self._drawn.get(key, (t, float("-inf")))
+        if t - drawn < gaps * (t - first) / DRAWN:
+            return False
+        self._drawn[key] = (first, t)
+        return True
+
     def _take_gpus(self, sample: Sample) -> None:
-        if isinstance(sample.gpus, Seen):
+        if isinstance(sample.gpus, Seen) and self._due(("gpus", sample.host), sample.t):
             curves = self.gpus.setdefault(sample.host, {})
             names = self.gpu_names.setdefault(sample.host, {})
             for gpu in sample.gpus.value:
