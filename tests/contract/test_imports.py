@@ -61,7 +61,7 @@ MANY_FILES = {"click", "yaml"}
 """Libraries that a whole package is about."""
 ON_ITS_OWN = {"onhost", "lab"}
 """Packages that are programs of their own, on a host."""
-SENT = {"probes/payload.py", "onhost/meta_build.py"}
+SENT = {"probes/payload.py", "probes/fallback.py", "onhost/meta_build.py"}
 """Source that is put into a server, or read by the interpreter of one, and runs there."""
 
 
