@@ -29,7 +29,7 @@ demo: setup
 
 ## The whole suite.
 test: setup-dev
-	$(BIN)/python -m pytest tests --ignore=tests/benchmarks
+	$(BIN)/python -m pytest tests --ignore=tests/benchmarks -n 2 --dist loadfile
 
 ## The fast tier: style, types, generated files, unit and contract tests.
 check: setup-dev lint types fast

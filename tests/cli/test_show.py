@@ -45,6 +45,7 @@ def test_a_torn_or_newer_journal_is_shown_with_a_note(run, capsys):
 COMMANDS = (["show"], ["show", "--explain"], ["show", "--md"], ["runs"], ["compare", "last", "last"], ["report", "--format", "json"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
 def test_no_command_fails_on_an_encoding(run, encoding):
     """All in one process: what counts is that each text reaches the stream."""
@@ -116,6 +117,7 @@ def on_a_terminal(*argv: str, columns: int, **env: str) -> str:
     return data.decode()
 
 
+@pytest.mark.slow
 def test_a_narrow_terminal_gets_narrow_lines_and_colour_only_when_wanted(run):
     text = on_a_terminal("show", columns=50)
     assert "\x1b[" in text and "hung" in text

@@ -286,6 +286,7 @@ def killed_at(step, work) -> bool:
     return os.WIFSIGNALED(os.waitpid(pid, 0)[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("linked", [False, True], ids=["one name", "two names"])
 @pytest.mark.parametrize("act", ["patch", "restore"])
 def test_killed_at_any_file_operation_the_original_comes_back(act, linked, tmp_path):

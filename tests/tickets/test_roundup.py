@@ -10,6 +10,8 @@ from runbook.tickets.base import NoToken, Refused
 from tests.tickets.conftest import TEXT, draft, page
 from tests.tickets.real_roundup import PASSWORD, USER, AnswerLost, RealRoundup
 
+pytestmark = pytest.mark.slow
+
 ENV = {"ROUNDUP_USER": USER, "ROUNDUP_PASSWORD": PASSWORD}
 
 
