@@ -285,3 +285,14 @@ def test_an_edit_and_a_probe_go_together():
 )
 def test_a_probe_that_cannot_work_is_told_without_the_file(probe):
     assert len(probe.problems()) == 1
+
+
+def test_between_two_lines_the_deeper_probe_comes_first_whatever_their_order():
+    source = "def f(x):\n  for a in x:\n    if a:\n      b = a\n  c = 1\n"
+    places = [Probe(at="f", after="for a in x:"), Probe(at="f", before="c = 1"), Probe(at="f", after="if a:"), Probe(at="f", after="b = a")]
+    after = "def f(x):\n  for a in x:\n    if a:\n      b = a\n      PROBE\n    PROBE\n  PROBE\n  PROBE\n  c = 1\n"
+    for order in (places, places[::-1]):
+        assert done(source, *order).decode() == after
+    assert done("def f(x):\n  if x:\n    a = 1; b = 2", *(Probe(at="f", after=text) for text in ("if x:", "b = 2"))).decode() == (
+        "def f(x):\n  if x:\n    a = 1; b = 2; PROBE\n  PROBE"
+    )
