@@ -24,7 +24,7 @@ _SAME = 0.86
 _TAILS = ("", "\n    pass", " pass", "\n    case _: pass", "\n    pass\nfinally:\n    pass")
 """What makes a statement of a compound header."""
 _NO_EXIT = (ast.Return, ast.Raise, ast.Break, ast.Continue)
-_COMPILERS = ("jit", "script", "njit", "kernel")
+_COMPILERS = ("jit", "script", "script_method", "njit", "vectorize", "guvectorize", "cfunc", "kernel")
 """Last parts of decorator names that read the function's source or bytecode and run something else."""
 
 

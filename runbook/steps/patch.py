@@ -62,7 +62,7 @@ class Patch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         "sha_before": "sha256 of the original",
         "sha_after": "sha256 of the patched file",
         "diff": "the change, with the part that is the same in every patch folded",
-        "probes": "one mapping a probe: at, line, line_after, show",
+        "probes": "one mapping a probe: at, line, line_after, show, save, alive",
         "others": "further copies of the module on the interpreter's path",
         "git": "revision and state of the checkout that the file lies in, if any",
     }
@@ -106,6 +106,7 @@ class Patch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         for probe in self.probes:
             place = f"after `{probe.after}`" if probe.after else f"before `{probe.before}`" if probe.before else probe.where or "entry"
             lines.append(f"  probe {probe.at}, {place}: {', '.join(probe.shown()) or 'that it is reached'}; {probe.hits}")
+            lines += [f"    save {', '.join(probe.saved())}"] if probe.save else []
         return lines + [f"  replace `{edit.find}` by `{edit.with_}`" for edit in self.replace]
 
     def run(self, ctx: StepContext) -> StepResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,4 +47,5 @@ def _fetch(ctx: StepContext, path: str, room: int) -> tuple[str | None, str, int
                 break
     except RemoteError as problem:
         return None, f"not fetched: {problem.summary}", 0
-    return ctx.evidence(path.rsplit("/", 1)[-1], data, f"tensors of {path}"), "", len(data)
+    name = f"{re.sub(r'[^A-Za-z0-9._-]', '_', ctx.host.name)}-{path.rsplit('/', 1)[-1]}"  # several hosts may have the same pid
+    return ctx.evidence(name, data, f"tensors of {path}"), "", len(data)
