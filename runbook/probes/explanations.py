@@ -14,6 +14,7 @@ from runbook.probes.reading import Armed, Built, Loaded, Silence
 from runbook.probes.view import View, clock
 
 _Record = TypeVar("_Record", Loaded, Built)
+IMPORT_FAILED = "its import failed and the engine went on without it"
 Row = tuple[str, str, str]
 """(explanation, what excludes it, or why it is left: empty when excluded)."""
 
@@ -98,7 +99,7 @@ def _late(view: View, imports: tuple[Armed, ...]) -> str:
 
 def _import_error(view: View, processes: Sequence[Armed]) -> Row:
     """An engine's registry catches the error of a module and goes on without it: then the file began to load and never ended."""
-    name = "its import failed and the engine went on without it"
+    name = IMPORT_FAILED
     scripts = [armed for armed in processes if armed.module == "__main__"]
     unfinished = [armed for armed in processes if armed not in scripts and not _records_of(view, armed, view.channel.loaded)]
     if not unfinished:

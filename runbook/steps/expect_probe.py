@@ -11,6 +11,7 @@ from runbook.model.fields import PatchRef, StepRef
 from runbook.model.sample import Sample, Seen
 from runbook.model.units import Duration, Size
 from runbook.model.verdict import Diagnosis, Evidence, Finding
+from runbook.probes.explanations import IMPORT_FAILED
 from runbook.probes.outcome import Outcome, by_process, judge
 from runbook.probes.reading import Armed
 from runbook.probes.view import View
@@ -134,6 +135,8 @@ class ProbeGoal:
         word, expect = self.outcome.outcome, self._step.expect
         if word == "not_armed":
             return "invalid_experiment", ""
+        if expect == "armed" and any(left.startswith(IMPORT_FAILED) for left in self.outcome.left):
+            return "undecided", ""
         if expect == "armed":
             return ("passed", "; it is loaded") if self.outcome.imports or word == "fired" else ("undecided", "")
         if word == "unseen":

@@ -227,6 +227,7 @@ def test_an_import_error_that_the_engine_swallowed_is_unseen_and_quotes_the_log(
     result = expect(patch_ctx)
     assert (result.verdict, result.fields["outcome"]) == ("undecided", "unseen")
     assert "has not reported the end" in result.reason and "Ignore import error when loading engine.model" in result.reason
+    assert expect(patch_ctx, expect="armed", wait="100ms").verdict == "undecided"
 
 
 def test_a_class_that_was_never_built_explains_the_silence(patch_ctx, box, server):
