@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO_PORT ?= 8000
 
-.PHONY: demo test check fast generate lint types picture bench clean setup setup-dev
+.PHONY: demo test story check fast generate lint types picture bench clean setup setup-dev
 
 setup: $(VENV)/.stamp-lab
 setup-dev: $(VENV)/.stamp-dev
@@ -30,6 +30,10 @@ demo: setup
 ## The whole suite.
 test: setup-dev
 	$(BIN)/python -m pytest tests --ignore=tests/benchmarks -n 2 --dist loadfile
+
+## The founding story on the lab: right, fusion skipped, a check that cannot match.
+story: setup-dev
+	$(BIN)/python -m pytest tests/e2e/test_story.py -k "whole_story or skipped_fusion or check_for_text"
 
 ## The fast tier: style, types, generated files, unit and contract tests.
 check: setup-dev lint types fast
