@@ -84,9 +84,10 @@ def transform(
     spots = [item for item in found if isinstance(item, _Spot)]
     inserted = [spot.insertion for spot in spots if spot.insertion] + [item for item in built if isinstance(item, Insertion)]
     block = first_place(source, support(name, probes, marker, side_file, run, total))
-    result = _with_exits(source.insert([block, *inserted]), source, probes, spots, name, path)
+    result = _with_exits(source.insert(inserted), source, probes, spots, name, path)
     if isinstance(result, Diagnostic):
         return [result]
+    result = result[: block.offset] + block.text + result[block.offset :]  # nothing was put in before it: probes are in functions
     result = last_line(result, source.eol, name)
     patched = _checked(source, result, name, path)
     if isinstance(patched, Diagnostic):
