@@ -10,9 +10,10 @@ import click
 
 from runbook.cli import sources
 from runbook.engine.redact import SHORTEST, looks_secret, too_short
+from runbook.engine.runtime import walk
 from runbook.lang.expressions import Parsed, find_expressions, parse
 from runbook.model.diagnostic import Diagnostic, Severity, Span
-from runbook.model.playbook import BlockNode, Node, Playbook, StepNode
+from runbook.model.playbook import Playbook
 from runbook.model.profile import Profile
 from runbook.playbook.overrides import apply_overrides, read_overrides
 from runbook.playbook.profiles import load_profile
@@ -87,7 +88,7 @@ def read_secrets(playbook: Playbook, overrides: Mapping[str, Any], environ: Mapp
 def secret_uses(playbook: Playbook) -> list[tuple[str, Span | None]]:
     """Each `secrets.NAME` in the texts of steps, with its place."""
     uses: list[tuple[str, Span | None]] = []
-    for node in _steps((*playbook.steps, *playbook.always)):
+    for node in walk((*playbook.steps, *playbook.always)):
         for path, text in _texts(node.body, ()):
             for found in find_expressions(text):
                 parsed = parse(found.source)
@@ -95,13 +96,6 @@ def secret_uses(playbook: Playbook) -> list[tuple[str, Span | None]]:
                     names = [str(ref.path[0]) for ref in parsed.references if ref.root == "secrets" and ref.path]
                     uses += [(name, node.spans.get(".".join(path), node.span)) for name in names]
     return uses
-
-
-def _steps(nodes: Sequence[Node]) -> list[StepNode]:
-    found: list[StepNode] = []
-    for node in nodes:
-        found += _steps((*node.steps, *node.rescue, *node.always)) if isinstance(node, BlockNode) else [node]
-    return found
 
 
 def _texts(value: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], str]]:

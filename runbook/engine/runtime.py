@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -206,8 +205,3 @@ def walk(nodes: tuple[Node, ...]) -> list[StepNode]:
         else:
             found.append(node)
     return found
-
-
-def run_folder(options: Options) -> Path:
-    """The run's folder on the controller."""
-    return Path(options.dir)

@@ -24,8 +24,6 @@ from runbook.model.event import (
 from runbook.model.units import dec_hook
 from runbook.steps.base import Launched, Patched
 
-PUBLIC = ("status", "verdict", "seconds", "diagnosis", "reason", "host", "attempts", "items", "hosts")
-
 
 class StepRecord(msgspec.Struct, kw_only=True):
     """All ends of one step: by target, then by attempt and loop item, in the order of time."""
