@@ -119,8 +119,11 @@ def _kind(view: View, ended: ExitSample, found: Causes) -> tuple[str | None, str
     """(kind, confidence, a note for the reason). A word like `Killed` in the log proves no memory shortage."""
     if ended.killed_by_us:
         return "signal", "proven", "runbook itself stopped it"
-    if ended.oom_killed:
+    if ended.oom_killed and _signal(ended) in ("KILL", "SIGKILL"):
         return "oom_host", "proven", "the kernel's out-of-memory killer ended it"
+    if ended.oom_killed:
+        sure = "proven" if ended.oom_source == "kernel log" else "strong"
+        return "oom_host", sure, "the kernel's out-of-memory killer ended one of its processes"
     if found.first is not None and found.first.kind == "own_timer":
         return _own_timer(view, "its own watchdog ended it", view.lines[found.first.place].t)
     if found.first is not None:
@@ -185,7 +188,7 @@ def _exit_evidence(ended: ExitSample) -> tuple[Evidence, ...]:
         Evidence(signal="lived", value=round(ended.lived_s, 3), unit="s", points_to="nothing"),
     ]
     if ended.oom_killed:
-        rows.append(Evidence(signal="oom_killed", value=True, points_to="crashed"))
+        rows.append(Evidence(signal="oom_killed", value=ended.oom_source or True, points_to="crashed"))
     return tuple(rows)
 
 

@@ -137,12 +137,16 @@ class GpuSample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExitSample(msgspec.Struct, frozen=True, kw_only=True):
-    """How the server's main process ended, as its parent saw it. `lived_s` counts from exec."""
+    """How the server's main process ended, as its parent saw it. `lived_s` counts from exec.
+
+    `oom_killed`: the kernel's out-of-memory killer ended it, or a process below it; `oom_source` says who says so.
+    """
 
     code: int | None
     signal: str | None
     lived_s: float
     oom_killed: bool = False
+    oom_source: str = ""
     killed_by_us: bool = False
 
 

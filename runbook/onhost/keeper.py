@@ -2,7 +2,7 @@
 
     serving ── timer due ──> cleaning ── nothing owed ──> gone (ended.json says what it did)
        │  ^                     └── patches wait for their own time ──> serving
-       │  └─ requests, SIGCHLD, a look every 10 s while something lives
+       │  └─ requests, SIGCHLD, a look at least every 10 s while something lives
        └── retire, or nothing owed and no renewal for `idle_s` ──> gone
 
 It sleeps in select until one of these; its files tell the same to whoever comes after it. Requests are one JSON object each over
@@ -26,7 +26,7 @@ from .stopping import climb
 from .timers import Due, next_due
 
 LOOK_S = 10.0
-FIRST_LOOK_S = 0.3  # a launch may have moved to its cgroup and its interpreter by then
+FIRST_LOOK_S = 0.3  # a launch may have moved to its cgroup and its interpreter by then; the looks after it come at twice the age
 PEER_S = 5.0
 RETRY_S = 5.0
 _PR_SET_CHILD_SUBREAPER = 36  # include/uapi/linux/prctl.h
@@ -211,7 +211,8 @@ class Keeper:
                 launch.finish(None, None)
             else:
                 launch.look(self._members(launch, table))
-        self._next_look = now + LOOK_S if live else float("inf")
+        age_s = min((time.time() - launch.record["started"] for launch in live), default=float("inf"))
+        self._next_look = now + min(LOOK_S, max(FIRST_LOOK_S, age_s)) if live else float("inf")
 
     def _members(self, launch: Launch, table: tree.Table) -> Set[int]:
         return tree.members(launch.record, table, os.getpid(), [other.record for other in self.launches.values()])

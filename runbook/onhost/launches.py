@@ -124,6 +124,8 @@ class Launch:
         self.folder, self.record, self.adopted = folder, record, adopted
         self.counters = oom.look(record["pid"])
         self.pids: Set[int] = {record["pid"]}
+        self._children = oom.Children(self.counters)
+        self._members: Set[int] = set()
         self.ring = Ring(folder.launch_file(record["id"], ".ring.jsonl"))
         self.unsaved = False
         self._since = time.monotonic()
@@ -153,11 +155,13 @@ class Launch:
     def look(self, members: Set[int]) -> None:
         """A regular look while it lives: the ring, the interpreter, and where its memory is accounted."""
         self.pids |= members
+        lost, self._members = bool(self._members - members), members
         stat_now = procs.same(self.record["pid"], self.record["start"])
         if stat_now is None or stat_now.state in "ZX":
             return
         self.ring.add(stat_now, self.record["log"], len(members))
         counters = oom.look(self.record["pid"])
+        self._children.note(counters, lost, time.monotonic())
         if counters.cgroup != self.counters.cgroup:  # it was moved: only its own cgroup's kills count
             self.counters = counters
         self.counters = self.counters._replace(host=counters.host)
@@ -185,5 +189,7 @@ class Launch:
     def _oom_source(self) -> str:
         if self.record.get("exit") == 0:
             return ""
-        after, by_us = oom.again(self.counters), bool(self.record["stopped_by"])
-        return oom.source(self.record.get("signal"), by_us, self.counters, after, oom.victims(self._since), self.pids)
+        now, after, by_us = time.monotonic(), oom.again(self.counters), bool(self.record["stopped_by"])
+        self._children.note(after, True, now)
+        child = self._children.taken(now)
+        return oom.source(self.record.get("signal"), by_us, self.counters, after, oom.victims(self._since), self.pids, child)

@@ -16,6 +16,9 @@ _VICTIM = re.compile(rb"Killed process (\d+)")
 _COUNTER = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 MOST_KMSG = 50_000  # records; the ring of a busy host holds fewer
 SLACK_S = 60.0  # the log's clock drifts from the boot clock; pids are not reused that fast
+EXIT_S = 10.0  # from the kernel's choice of a process to its end, while gigabytes are given back
+NOTICE_S = 600.0  # the longest default by which a server notices that a rank is gone: torch's limit on a collective
+A_CHILD = "memory cgroup, a child"
 
 
 class Look(NamedTuple):
@@ -56,12 +59,39 @@ def again(before: Look) -> Look:
     return Look(before.cgroup, counter(_text(before.cgroup) or "") if before.cgroup else None, counter(_text("/proc/vmstat") or ""))
 
 
-def source(signal: Optional[str], by_us: bool, before: Look, after: Look, victims: Set[int], pids: Set[int]) -> str:
-    """Which source says that the killer ended it; empty when none does. `pids` are the launch's, `victims` the kernel log's."""
+class Children:
+    """Whether a process below the main one went just after its memory cgroup counted a kill. Times in seconds of one clock.
+
+    A cgroup may be shared, so a kill alone says nothing about this launch: a process of it must be gone within EXIT_S.
+    """
+
+    def __init__(self, first: Look) -> None:
+        self._last, self._rose_at, self._taken_at = first, float("-inf"), float("-inf")
+
+    def note(self, counters: Look, lost: bool, t: float) -> None:
+        """One look; `lost` when a process that was there before is gone."""
+        if counters.cgroup == self._last.cgroup and _rose(self._last.kills, counters.kills):
+            self._rose_at = t
+        if lost and t - self._rose_at < EXIT_S:
+            self._taken_at = t
+        self._last = counters
+
+    def taken(self, t: float) -> bool:
+        """One was, not longer ago than a server takes to notice."""
+        return t - self._taken_at < NOTICE_S
+
+
+def source(signal: Optional[str], by_us: bool, before: Look, after: Look, victims: Set[int], pids: Set[int], child: bool = False) -> str:
+    """Which source says that the killer ended it, or a child whose death ended it; empty when none does.
+
+    `pids` are the launch's, `victims` the kernel log's, `child` what `Children` found.
+    """
     if victims & pids:
         return "kernel log"
-    if by_us or signal != "SIGKILL":
+    if by_us:
         return ""
+    if signal != "SIGKILL":
+        return A_CHILD if child else ""
     if _rose(before.kills, after.kills):
         return "memory cgroup"
     return "host counter" if _rose(before.host, after.host) else ""

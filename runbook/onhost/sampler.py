@@ -87,6 +87,7 @@ class Subject:
                 "signal": record.get("signal"),
                 "lived_s": record["ended"] - record["started"],
                 "oom_killed": record["oom_killed"],
+                "oom_source": record.get("oom_source", ""),
                 "killed_by_us": record["stopped_by"] is not None,
             }
         )

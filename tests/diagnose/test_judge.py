@@ -15,7 +15,7 @@ from tests.diagnose.stories import GENERIC, READY, SGLANG, WEIGHTS, Story, answe
 WANTS_OK = Expectation(body="ok")
 
 
-def died(code: int | None = 1, signal: str | None = None, lived_s: float = 33.0, **more: bool) -> Seen:
+def died(code: int | None = 1, signal: str | None = None, lived_s: float = 33.0, **more: bool | str) -> Seen:
     return Seen(ExitSample(code=code, signal=signal, lived_s=lived_s, **more))
 
 
@@ -180,6 +180,14 @@ def test_the_kernels_kill_is_oom_host() -> None:
         .judge()
     )
     assert (verdict.verdict, verdict.kind, verdict.confidence) == ("crashed", "oom_host", "proven")
+
+
+def test_the_kernels_kill_of_a_rank_comes_before_what_the_server_made_of_it() -> None:
+    log = WEIGHTS + "RuntimeError: Rank 1 scheduler died during initialization (exit code: -9)\n"
+    ended = died(1, None, oom_killed=True, oom_source="memory cgroup, a child")
+    verdict = Story().at(0, log=WEIGHTS).at(2, log=log, exit=ended, processes=Absent()).at(3, exit=ended, processes=Absent()).judge()
+    assert (verdict.verdict, verdict.kind, verdict.confidence) == ("crashed", "oom_host", "strong")
+    assert "one of its processes" in verdict.reason
 
 
 def test_the_word_killed_alone_proves_no_memory_shortage() -> None:

@@ -60,6 +60,41 @@ COUNTS = st.none() | st.integers(0, 100)
 LOOKS = st.builds(Look, st.just("/c"), COUNTS, COUNTS)
 
 
+def children(*looks):
+    """What `Children` says at the time of the last of (t, kills, lost)."""
+    seen = oom.Children(Look("/c", 3, None))
+    for t, kills, lost in looks:
+        seen.note(Look("/c", kills, None), lost, t)
+    return seen.taken(looks[-1][0])
+
+
+@pytest.mark.parametrize(
+    "looks, taken",
+    [
+        ([(2, 4, True)], True),
+        ([(2, 4, False), (8, 4, True), (300, 4, True)], True),  # it went seconds later, and the server noticed after minutes
+        ([(2, 4, False), (300, 4, True)], False),  # somebody else in the same cgroup was the victim
+        ([(2, 3, True)], False),
+        ([(2, 4, True), (5000, 4, True)], False),  # a lost worker that was replaced long ago
+        ([(2, None, True)], False),
+    ],
+)
+def test_a_child_was_the_victim_when_it_went_as_the_counter_rose(looks, taken):
+    assert children(*looks) is taken
+
+
+def test_another_cgroups_counter_is_not_compared_with_the_first_ones():
+    moved = oom.Children(Look("/c", 3, None))
+    moved.note(Look("/d", 9, None), True, 1.0)
+    assert not moved.taken(1.0)
+
+
+def test_a_childs_kill_explains_an_end_that_was_not_ours():
+    quiet = Look("/c", 3, 17)
+    assert oom.source(None, False, quiet, quiet, set(), {1}, child=True) == oom.A_CHILD
+    assert oom.source("SIGTERM", True, quiet, quiet, set(), {1}, child=True) == ""
+
+
 @given(st.sampled_from(["SIGTERM", "SIGSEGV", None]), LOOKS, LOOKS)
 def test_counters_never_explain_another_kind_of_end(signal, before, after):
     assert oom.source(signal, False, before, after, set(), {1}) == ""
@@ -106,6 +141,18 @@ if may_make_cgroups():  # elsewhere the comparison above is all that can be trie
             ended = site.ended("server", 20)
             assert (ended["signal"], ended["oom_killed"]) == ("SIGKILL", True)
             assert ended["oom_source"] in ("kernel log", "memory cgroup", "host counter")
+        finally:
+            site.close()
+
+    def test_a_real_limit_that_kills_a_child_explains_the_end_of_the_server(tmp_path, small_cgroup):
+        site = Site(tmp_path)
+        eat = "import time; time.sleep(1); data = [bytearray(b'x') * (8 << 20) for _ in range(40)]"  # as long as a rank's imports
+        serve = f"import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-c', {eat!r}]).returncode != 0)"
+        try:
+            site.op("launch", id="server", argv=[sys.executable, "-c", serve], prelude=f"echo $$ > {small_cgroup}/cgroup.procs")
+            ended = site.ended("server", 20)
+            assert (ended["exit"], ended["oom_killed"]) == (1, True)
+            assert ended["oom_source"] in ("kernel log", oom.A_CHILD)
         finally:
             site.close()
 
