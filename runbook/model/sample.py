@@ -51,6 +51,116 @@ class ThreadSample(msgspec.Struct, frozen=True, kw_only=True):
     wchan: str = ""
 
 
+class FileSample(msgspec.Struct, frozen=True, kw_only=True):
+    """An open regular file: its path, the descriptor's offset (0 for mapped files, still for `pread`) and the file's size, bytes."""
+
+    path: str
+    offset: int
+    size: int
+
+
+class PipeSample(msgspec.Struct, frozen=True, kw_only=True):
+    """An open end of a pipe or FIFO. `fill` and `capacity` in bytes, null when they could not be asked.
+
+    `peers`: visible processes that hold another end; empty with `peers_known`: nobody does.
+    """
+
+    fd: int
+    end: str
+    """read or write."""
+    name: str
+    """pipe:[inode] or the FIFO's path."""
+    fill: int | None = None
+    capacity: int | None = None
+    peers: tuple[int, ...] = ()
+    peers_known: bool = False
+
+
+class SocketSample(msgspec.Struct, frozen=True, kw_only=True):
+    """A TCP connection of the tree. `received`, `sent`: bytes since it was opened, null where the kernel was not asked.
+
+    `local` and `peer` are address:port; `state` as in ss (ESTAB, SYN-SENT, CLOSE-WAIT, …); `quiet_s`: since the last byte came.
+    `peer_pid`: the process at the other end when it is on this host and visible.
+    """
+
+    pid: int
+    local: str
+    peer: str
+    state: str
+    received: int | None = None
+    sent: int | None = None
+    quiet_s: float | None = None
+    unread: int | None = None
+    unsent: int | None = None
+    peer_pid: int | None = None
+
+
+class LockSample(msgspec.Struct, frozen=True, kw_only=True):
+    """A lock that a process of the tree waits for or holds, or a lock file that it polls.
+
+    `kind`: flock or posix (from /proc/locks), file (a `*.lock` by existence only). `holder`: pid, null when it is not visible or,
+    for kind file, when nobody has it open. `age_s`: of a lock file, since its last change.
+    """
+
+    path: str
+    kind: str
+    waiters: tuple[int, ...] = ()
+    holder: int | None = None
+    holder_known: bool = False
+    age_s: float | None = None
+
+
+class FolderSample(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder that grows while something is compiled or downloaded: number of files, their bytes, age of the newest change."""
+
+    path: str
+    files: int
+    bytes: int
+    newest_s: float | None = None
+
+
+class DiskSample(msgspec.Struct, frozen=True, kw_only=True):
+    """A file system that the server writes to: free and total bytes, free inodes (null where it has none)."""
+
+    path: str
+    free: int
+    total: int
+    free_inodes: int | None = None
+
+
+class StackSample(msgspec.Struct, frozen=True, kw_only=True):
+    """One thread's stack, innermost frame first, each `function (file:line)`.
+
+    `source`: py-spy, faulthandler or wchan (then one frame, the kernel's wait channel). `main`: the process's main thread.
+    `look`: 1 or 2, the two looks that are compared.
+    """
+
+    pid: int
+    tid: int
+    rank: int | None
+    source: str
+    frames: tuple[str, ...]
+    thread: str = ""
+    main: bool = False
+    look: int = 1
+
+
+class CollectiveSample(msgspec.Struct, frozen=True, kw_only=True):
+    """What a communicator says of one rank: the operation it is in and its sequence number (NCCL RAS or torch's flight recorder).
+
+    `state`: started, completed, unresponsive, dead, initialising or empty. `look`: 1 or 2.
+    """
+
+    group: str
+    rank: int
+    source: str
+    """ras, flight or log."""
+    sequence: int | None = None
+    operation: str = ""
+    state: str = ""
+    look: int = 1
+
+
 class ProcessSample(msgspec.Struct, frozen=True, kw_only=True):
     """One process of the server's tree. `rank` is read from its title or environment, else null."""
 
@@ -65,6 +175,17 @@ class ProcessSample(msgspec.Struct, frozen=True, kw_only=True):
     io: Union[Seen[IoSample], Absent, Blind] = Blind("not sampled")
     mapped_weights: Union[Seen[int], Absent, Blind] = Blind("not sampled")
     """Resident bytes of mapped weight files (.safetensors, .gguf, .bin, .pt)."""
+    locked: int | None = None
+    """VmLck, bytes; null when it was not read. `shared` is RssShmem."""
+    shared: int | None = None
+    faults: int | None = None
+    """Page faults so far, minor and major."""
+    stdin: str = ""
+    """What descriptor 0 is: null, file, pipe, tty, socket, closed; empty when it was not read."""
+    files: Union[Seen[tuple[FileSample, ...]], Absent, Blind] = Blind("not sampled")
+    pipes: Union[Seen[tuple[PipeSample, ...]], Absent, Blind] = Blind("not sampled")
+    exit_code: int | None = None
+    """Of a zombie whose status can be read; null else."""
 
 
 class LogSample(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,6 +297,18 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     listeners: Union[Seen[tuple[ListenerSample, ...]], Absent, Blind] = Blind("not asked")
     gpus: Union[Seen[tuple[GpuSample, ...]], Absent, Blind] = Blind("not asked")
     pressure: Union[Seen[PressureSample], Absent, Blind] = Blind("not asked")
+    sockets: Union[Seen[tuple[SocketSample, ...]], Absent, Blind] = Blind("not asked")
+    locks: Union[Seen[tuple[LockSample, ...]], Absent, Blind] = Blind("not asked")
+    folders: Union[Seen[tuple[FolderSample, ...]], Absent, Blind] = Blind("not asked")
+    disks: Union[Seen[tuple[DiskSample, ...]], Absent, Blind] = Blind("not asked")
+    kernel: Union[Seen[tuple[str, ...]], Absent, Blind] = Blind("not asked")
+    """Lines of the kernel log about GPUs (Xid), blocked tasks and killed processes, since the server's start."""
+    stacks: Union[Seen[tuple[StackSample, ...]], Absent, Blind] = Blind("not asked")
+    """Taken on suspicion only."""
+    collectives: Union[Seen[tuple[CollectiveSample, ...]], Absent, Blind] = Blind("not asked")
+    """Asked on suspicion only."""
+    clock_error_s: float | None = None
+    """Half the round trip of the clock's comparison: order across hosts counts only beyond it."""
     link: Union[Seen[float], Absent, Blind] = Blind("not asked")
     """Round trip to the host in seconds; Absent when the host could not be reached."""
 
@@ -193,9 +326,10 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What a wait wants to know. `about` is healthy, request, settle or gpu_free.
+    """What a wait wants to know. `about` is healthy, request, settle, gpu_free or state (of a server that is only looked at).
 
     `since` is when the wait began, `box_s` its time box, `final` that the box has ended: then `judge` must answer.
+    `stall_after_s` overrides the phase's budget; `on_suspect`: continue, collect or fail; `in_flight`: requests known to be open.
     """
 
     about: str
@@ -208,4 +342,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     below: int = 0
     stable_for_s: float = 0.0
     usual_s: float | None = None
+    stall_after_s: float | None = None
+    on_suspect: str = "collect"
+    in_flight: int = 0
+    ranks: int | None = None
+    """How many ranks there should be, when it is known from the launch's arguments."""
     limited_by: str | None = None
