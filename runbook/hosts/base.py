@@ -6,7 +6,7 @@ One call is one round trip. `Host` is the same for `local`, SSH, the lab and the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, Union
 
 import msgspec
 
@@ -26,6 +26,7 @@ from runbook.hosts.errors import (
 )
 from runbook.model.remote import (
     Completed,
+    Described,
     FileSlice,
     GpuReport,
     HostFacts,
@@ -37,6 +38,7 @@ from runbook.model.remote import (
     Mark,
     ModuleFile,
     OpenPatch,
+    PortOwner,
     Process,
     ProcessId,
     Reply,
@@ -45,7 +47,7 @@ from runbook.model.remote import (
     ScanReport,
     UndoRecord,
 )
-from runbook.model.sample import ListenerSample, Sample
+from runbook.model.sample import Absent, Blind, ListenerSample, Outcome, Sample, Seen, StackSample
 from runbook.model.units import Rung
 
 __all__ = [
@@ -55,6 +57,7 @@ __all__ = [
     "Cancelled",
     "Completed",
     "ConnectFailed",
+    "Described",
     "FileSlice",
     "GpuReport",
     "Host",
@@ -72,6 +75,7 @@ __all__ = [
     "ModuleFile",
     "NoPython",
     "OpenPatch",
+    "PortOwner",
     "Process",
     "ProcessId",
     "RemoteError",
@@ -85,6 +89,8 @@ __all__ = [
     "Unreachable",
 ]
 """The host's whole vocabulary: steps and engine need no other module of this package."""
+
+StacksFound = Union[Seen[tuple[StackSample, ...]], Absent, Blind]
 
 
 class Transport(Protocol):
@@ -225,6 +231,14 @@ class Host:
         """Who listens on a TCP port; `ours` is set for the tree and session of `tree`."""
         return self._typed(tuple[ListenerSample, ...], "listeners", port=port, tree=[tree.pid, tree.start] if tree else None)
 
+    def ports(self) -> tuple[PortOwner, ...]:
+        """Every listening TCP socket with the processes that hold it."""
+        return self._typed(tuple[PortOwner, ...], "ports")
+
+    def describe(self, pid: int) -> Described:
+        """A process that runs already, and where its output goes. RemoteError: not_found when there is none."""
+        return self._typed(Described, "describe", pid=pid)
+
     def gpus(self, indices: Sequence[int] | None = None, limit_s: float = 60.0) -> GpuReport:
         """Memory, holders and faults of each GPU by the driver's tool, never two copies of it at once."""
         return self._typed(
@@ -238,6 +252,32 @@ class Host:
         is not part of it: the engine fills `check`, `t` and `link`.
         """
         return self._typed(Sample, "sample", timeout_s=timeout_s, **spec)
+
+    def stacks(self, targets: Sequence[tuple[ProcessId, int | None]], look: int = 1, limit_s: float = 8.0) -> Outcome:
+        """Stacks of these (process, rank), as `tuple[StackSample, …]`: bounded, side by side, without pausing anything.
+
+        Where the host has no py-spy and this machine has one for it (the extra `pyspy`), it is sent there once. A look that brings
+        nothing is Blind, whatever the reason but a lost link. Raises Unreachable.
+        """
+        rows = [[target.pid, target.start, rank] for target, rank in targets]
+        try:
+            reply = self.call("stacks", targets=rows, look=look, limit_s=limit_s, timeout_s=limit_s + 10.0)
+            if reply.data["wants_py_spy"] and self.put_py_spy(reply.data["machine"]):
+                reply = self.call("stacks", targets=rows, look=look, limit_s=limit_s, timeout_s=limit_s + 10.0)
+        except (CallTimeout, RemoteError) as problem:
+            return Blind(problem.summary)
+        found: Outcome = msgspec.convert(reply.data["found"], StacksFound)
+        return found
+
+    def put_py_spy(self, machine: str) -> bool:
+        """Send this machine's py-spy to the host's state folder; False when there is none for that machine."""
+        from runbook.hosts import py_spy
+
+        packed = py_spy.packed(machine)
+        if packed is None:
+            return False
+        self.call("put_py_spy", machine=machine, blob=packed, timeout_s=120.0)
+        return True
 
     # files -------------------------------------------------------------------------------------------------------
 

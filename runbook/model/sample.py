@@ -131,8 +131,8 @@ class DiskSample(msgspec.Struct, frozen=True, kw_only=True):
 class StackSample(msgspec.Struct, frozen=True, kw_only=True):
     """One thread's stack, innermost frame first, each `function (file:line)`.
 
-    `source`: py-spy, faulthandler or wchan (then one frame, the kernel's wait channel). `main`: the process's main thread.
-    `look`: 1 or 2, the two looks that are compared.
+    `source`: py-spy, faulthandler or wchan (then one frame, the kernel's wait channel, or "running"). `main`: the process's main
+    thread. `look`: 1 or 2, the two looks that are compared. `note`: why no better source was had, on a main thread's wchan.
     """
 
     pid: int
@@ -143,6 +143,7 @@ class StackSample(msgspec.Struct, frozen=True, kw_only=True):
     thread: str = ""
     main: bool = False
     look: int = 1
+    note: str = ""
 
 
 class CollectiveSample(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,6 +187,8 @@ class ProcessSample(msgspec.Struct, frozen=True, kw_only=True):
     pipes: Union[Seen[tuple[PipeSample, ...]], Absent, Blind] = Blind("not sampled")
     exit_code: int | None = None
     """Of a zombie whose status can be read; null else."""
+    age_s: float | None = None
+    """Seconds since its start, by the host's own clock."""
 
 
 class LogSample(msgspec.Struct, frozen=True, kw_only=True):
@@ -279,6 +282,25 @@ class PressureSample(msgspec.Struct, frozen=True, kw_only=True):
     memory: float
 
 
+class EngineSample(msgspec.Struct, frozen=True, kw_only=True):
+    """The engine's own counters, from a path without side effects. `running`, `waiting`: requests now; the rest only ever grow."""
+
+    tokens: int | None = None
+    """Prompt and generated tokens together: a long prefill moves the first, decoding the second."""
+    steps: int | None = None
+    running: int | None = None
+    waiting: int | None = None
+
+
+class ToolSample(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU tool of the driver that has not ended yet: its process, state letter and wait channel."""
+
+    pid: int
+    state: str
+    age_s: float
+    wchan: str = ""
+
+
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """All that was seen at one moment about one server (or about the GPUs of one host).
 
@@ -307,6 +329,11 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """Taken on suspicion only."""
     collectives: Union[Seen[tuple[CollectiveSample, ...]], Absent, Blind] = Blind("not asked")
     """Asked on suspicion only."""
+    peers: Union[Seen[tuple[ProcessSample, ...]], Absent, Blind] = Blind("not asked")
+    """Processes of this host outside the tree that it may wait for: at the other end of a socket or pipe, or holding a lock."""
+    engine: Union[Seen[EngineSample], Absent, Blind] = Blind("not asked")
+    gpu_tool: Union[Seen[ToolSample], Absent, Blind] = Blind("not asked")
+    """Absent when none is under way."""
     clock_error_s: float | None = None
     """Half the round trip of the clock's comparison: order across hosts counts only beyond it."""
     link: Union[Seen[float], Absent, Blind] = Blind("not asked")

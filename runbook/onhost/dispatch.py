@@ -22,6 +22,7 @@ from .errors import OpError
 OPS = {
     "ops_run": ("run",),
     "ops_proc": ("processes", "kill", "listeners"),
+    "ops_servers": ("ports", "describe"),
     "ops_gpu": ("gpus",),
     "ops_files": ("read", "write", "hash", "glob", "remove", "marks"),
     "ops_log": ("scan",),
@@ -41,6 +42,7 @@ OPS = {
     "ops_checkpoint": ("checkpoint", "parameters"),
     "undo": ("patch", "restore", "undo_list"),
     "sampler": ("sample",),
+    "stacks": ("stacks", "put_py_spy"),
 }
 """Which module has which operations; each module has `OPS = {"name": function(ctx, args, blob) -> (data, blob)}`."""
 

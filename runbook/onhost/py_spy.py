@@ -1,0 +1,88 @@
+"""Python stacks by py-spy: where it lies, whether it may be run, what it says. Always `--nonblocking`: the target is never paused."""
+
+import json
+import os
+import shutil
+from typing import Any, Dict, List, Optional
+
+from . import foreign, procs
+
+MOST_FRAMES = 60  # of a main thread, innermost first; a third of it of each other one
+MOST_THREADS = 40
+MOST_BYTES = 8 << 20
+NAME = "py-spy"
+NEXT = "put py-spy on the host (`pip install py-spy`), or install `gpu-runbook[pyspy]` here and it is copied there"
+
+
+def own_path(state_dir: str) -> str:
+    """Where a copy that the controller sent lies."""
+    return os.path.join(state_dir, "bin", NAME)
+
+
+def find(pid: int, state_dir: str) -> Optional[str]:
+    """On PATH, beside the target's interpreter, or our own copy. Only what nobody but root and this user can have written."""
+    found = shutil.which(NAME, path=procs.own_environ().get("PATH") or os.defpath)
+    beside = [os.path.join(folder, NAME) for folder in interpreter_folders(pid)]
+    candidates = ([found] if found else []) + beside + [own_path(state_dir)]
+    return next((path for path in candidates if may_run(path)), None)
+
+
+def interpreter_folders(pid: int) -> List[str]:
+    """Folders that may hold the target's own tools: of its first argument, of its environment, of its executable."""
+    words = procs.split_cmdline(procs.cmdline(pid))
+    program = words[0] if words and os.path.isabs(words[0]) else ""
+    venv = procs.environ_value(pid, "VIRTUAL_ENV") or ""
+    found = [os.path.dirname(program), os.path.join(venv, "bin") if os.path.isabs(venv) else ""]
+    found.append(os.path.dirname(procs.read_link("/proc/%d/exe" % pid) or ""))
+    return [folder for folder in dict.fromkeys(found) if folder]
+
+
+def may_run(path: str) -> bool:
+    """Whether it is a program that another account cannot have put there: we may be root, and the target somebody else's."""
+    try:
+        info, folder = os.stat(path), os.stat(os.path.dirname(os.path.realpath(path)))
+    except OSError:
+        return False
+    trusted = all(item.st_uid in (0, os.geteuid()) and not item.st_mode & 0o002 for item in (info, folder))
+    return trusted and os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def dump(tool: str, pid: int, limit_s: float, ctx: Any = None) -> Any:
+    """The threads as plain data, or a text that says why there are none."""
+    answer = foreign.ask([tool, "dump", "--nonblocking", "--json", "--pid", str(pid)], limit_s, MOST_BYTES, ctx)
+    if answer.problem:
+        return answer.problem
+    if answer.code != 0:
+        return complaint(answer.stderr.decode("utf-8", "replace"), answer.code)
+    try:
+        return threads(json.loads(answer.stdout.decode("utf-8", "replace")), pid)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "py-spy gave an answer that is not its JSON: %r" % answer.stdout[:60]
+
+
+def complaint(text: str, code: int) -> str:
+    """What py-spy said, in words that help."""
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    if "ermission" in first or "ermission denied" in text:
+        return "py-spy may not read this process (ptrace rights: another user's, Yama, or a container without SYS_PTRACE)"
+    if "find python version" in text:
+        return "py-spy finds no Python in this process"
+    return "py-spy exited %d: %s" % (code, first[:160])
+
+
+def threads(found: List[Dict[str, Any]], pid: int) -> List[Dict[str, Any]]:
+    """Main thread first: {tid, thread, main, frames}. Without a kernel id (py-spy cannot always tell) tid is Python's own."""
+    rows = []
+    for item in found:
+        name, tid = item.get("thread_name") or "", item.get("os_thread_id")
+        main = tid == pid if tid is not None else name == "MainThread"
+        frames = ["%s (%s:%d)" % (frame["name"], _file(frame), frame["line"]) for frame in item["frames"]]
+        most = MOST_FRAMES if main else MOST_FRAMES // 3
+        shown = frames if len(frames) <= most else [*frames[: most - 1], "... (%d more)" % (len(frames) - most + 1)]
+        number = pid if main else tid if tid is not None else int(item["thread_id"])
+        rows.append({"tid": number, "thread": name, "main": main, "frames": shown})
+    return sorted(rows, key=lambda row: not row["main"])[:MOST_THREADS]
+
+
+def _file(frame: Dict[str, Any]) -> str:
+    return str(frame.get("short_filename") or frame.get("filename") or "?")

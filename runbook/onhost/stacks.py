@@ -1,0 +1,150 @@
+"""Stacks of the processes that are asked for, side by side, bounded in all; no process is paused and none gets a signal.
+
+py-spy where it is there, may read, and the process is no D state (a reader of its memory could wait with it); else each thread's
+kernel wait channel, which needs no right but that of seeing the process as its own user. `note` then says why nothing better.
+"""
+
+import functools
+import os
+import stat
+import time
+import zlib
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from . import files, procs, py_spy
+from .errors import OpError
+from .process_look import thread_looks
+from .sources import absent, blind, seen
+from .together import together
+
+TOTAL_S = 8.0
+EACH_S = 5.0
+SETTLE_S = 0.05
+D_LOOKS = 3  # a healthy disk read is in D state for a moment too
+MOST_WCHANS = 200  # threads of one process
+MOST_BINARY = 64 << 20
+
+
+class Target(NamedTuple):
+    """One process of the question."""
+
+    pid: int
+    start: int
+    rank: Optional[int]
+
+
+class Look(NamedTuple):
+    """What came of one target: stacks, or why there are none; `gone` when it does not live; `wants` when py-spy would help."""
+
+    stacks: List[Dict[str, Any]]
+    problem: str = ""
+    gone: bool = False
+    wants: bool = False
+
+
+def stacks(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any], bytes]:
+    """`args`: {targets: [[pid, start, rank or null], …], look, limit_s}. Answers {found, machine, wants_py_spy}."""
+    targets = [Target(int(pid), int(start), rank) for pid, start, rank in args["targets"]]
+    looks = look_at(ctx, targets, min(TOTAL_S, float(args.get("limit_s", TOTAL_S))))
+    number = int(args.get("look", 1))
+    rows = [dict(row, look=number) for look in looks for row in look.stacks]
+    return {"found": _outcome(targets, looks, rows), "machine": os.uname().machine, "wants_py_spy": any(look.wants for look in looks)}, b""
+
+
+def put_py_spy(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any], bytes]:
+    """Keep a py-spy that the controller sends (`blob`: zlib) in our state folder. `machine` must be this host's."""
+    if args["machine"] != os.uname().machine:
+        raise OpError("unsupported", "that py-spy is for %s, and this host is %s" % (args["machine"], os.uname().machine))
+    unpacked = zlib.decompressobj().decompress(blob, MOST_BINARY)
+    path = py_spy.own_path(ctx.state_dir)
+    files.make_private(os.path.dirname(path))
+    files.atomic_write(path, unpacked, stat.S_IRWXU)
+    return {"path": path, "size": len(unpacked)}, b""
+
+
+OPS = {"stacks": stacks, "put_py_spy": put_py_spy}
+
+
+def look_at(ctx: Any, targets: List[Target], limit_s: float) -> List[Look]:
+    """Each target's look, in order; one that is late is told as such."""
+    deadline = time.monotonic() + limit_s
+    tasks = [functools.partial(_look, ctx, target, deadline - 2 * SETTLE_S) for target in targets]
+    return together(tasks, deadline, Look([], "no answer in time"), lambda error: Look([], "%s: %s" % (type(error).__name__, error)))
+
+
+def _outcome(targets: List[Target], looks: List[Look], rows: List[Dict[str, Any]]) -> Dict[str, Any]:
+    if rows:
+        return seen(rows)
+    if all(look.gone for look in looks):
+        return absent("no process of it is left")
+    return blind("; ".join("pid %d: %s" % (targets[at].pid, look.problem) for at, look in enumerate(looks) if look.problem))
+
+
+def _look(ctx: Any, target: Target, deadline: float) -> Look:
+    if not procs.is_alive(target.pid, target.start) or not procs.is_visible(target.pid, ctx.scope):
+        return Look([], "it is gone", gone=True)
+    note, wants = "", False
+    if _waits_in_kernel(target.pid):
+        note = "a thread of it is in D state: its memory is not read, since the reader could wait with it"
+    else:
+        tool = py_spy.find(target.pid, ctx.state_dir)
+        left_s = deadline - time.monotonic()
+        found = py_spy.dump(tool, target.pid, min(EACH_S, max(SETTLE_S, left_s)), ctx) if tool else "no py-spy on this host: " + py_spy.NEXT
+        wants = tool is None
+        if isinstance(found, list) and procs.same(target.pid, target.start):
+            return Look([_row(target, "py-spy", **thread) for thread in found])
+        note = found if isinstance(found, str) else "it ended while it was looked at"
+    rows = wait_channels(target, note)
+    return (
+        Look(rows, wants=wants)
+        if rows
+        else Look([], "%s; its wait channels are not ours to read: %s" % (note, _rights(target.pid)), wants=wants)
+    )
+
+
+def _rights(pid: int) -> str:
+    ids = procs.uids(pid)
+    return "look as its user, by `via: sudo -n -u %s`" % procs.user_name(ids[1]) if ids else "look as root, by `via: sudo -n`"
+
+
+def _waits_in_kernel(pid: int) -> bool:
+    """Whether some thread stays in D state over a few looks."""
+    stuck = _blocked(pid)
+    for _ in range(D_LOOKS - 1):
+        if not stuck:
+            return False
+        time.sleep(SETTLE_S)
+        stuck &= _blocked(pid)
+    return bool(stuck)
+
+
+def _blocked(pid: int) -> Any:
+    try:
+        tids = [int(name) for name in os.listdir("/proc/%d/task" % pid)]
+    except OSError:
+        return set()
+    states = ((tid, procs.read_bytes("/proc/%d/task/%d/stat" % (pid, tid), 4096)) for tid in tids)
+    return {tid for tid, raw in states if raw and procs.parse_stat(raw).state == "D"}
+
+
+def wait_channels(target: Target, note: str) -> List[Dict[str, Any]]:
+    """One frame a thread: where it waits in the kernel, or that it runs. Threads whose channel is hidden from us are left out."""
+    rows = []
+    for thread in thread_looks(target.pid)[:MOST_WCHANS]:
+        hidden = thread["wchan"] in ("", "0")
+        frame = "running" if hidden and thread["state"] == "R" else "" if hidden else thread["wchan"]
+        if frame:
+            main = thread["tid"] == target.pid
+            rows.append(_row(target, "wchan", tid=thread["tid"], thread=_comm(target.pid, thread["tid"]), main=main, frames=[frame]))
+            if main:
+                rows[-1]["note"] = note
+    return rows
+
+
+def _comm(pid: int, tid: int) -> str:
+    raw = procs.read_bytes("/proc/%d/task/%d/comm" % (pid, tid), 4096) or b""
+    return raw.decode("utf-8", "replace").strip()
+
+
+def _row(target: Target, source: str, **thread: Any) -> Dict[str, Any]:
+    return dict({"pid": target.pid, "rank": target.rank, "source": source}, **thread)
