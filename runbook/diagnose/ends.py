@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runbook.diagnose import words
-from runbook.diagnose.progress import Motion
+from runbook.diagnose.motion import Motion
 from runbook.diagnose.view import View
 from runbook.model.sample import Absent, Seen
 from runbook.model.units import format_duration

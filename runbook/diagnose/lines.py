@@ -14,7 +14,11 @@ from runbook.model.sample import Sample, Seen
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 COUNT = re.compile(r"(?<![\d/.:-])(\d{1,15})(?:/| of )(\d{1,15})(?![\d/.:-])")
 PERCENT = re.compile(r"(?<![\d.])(\d{1,3})(?:\.\d+)?%")
-MASK = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b|\d+(?:[.:]\d+)*")
+MASK = re.compile(
+    r"0x[0-9a-fA-F]+|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b[0-9a-f]{8,}\b"
+    r"|\b(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{5,}\b|\d+(?:[.:]\d+)*"
+)
+"""What changes from line to line without saying anything: numbers, times, addresses, ids of letters and digits."""
 BAR_DRAWING = re.compile(r"\|[^|]*\|")
 KEEP = 50_000
 LONGEST = 2_000

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from runbook.diagnose import progress
 from runbook.diagnose.lines import Matcher, TimedLine, log_lines, matcher
+from runbook.diagnose.log_progress import LogMotions, log_motions
+from runbook.diagnose.motion import Motion
 from runbook.diagnose.phases import Track, track
-from runbook.diagnose.progress import Motion
 from runbook.model.profile import Profile
 from runbook.model.sample import Absent, Blind, CheckSample, ListenerSample, ProcessSample, Question, Sample, Seen
 
-SOURCES = ("processes", "exit", "log", "check", "listeners", "gpus", "pressure")
+T = TypeVar("T")
+SOURCES = (
+    "processes",
+    "exit",
+    "log",
+    "check",
+    "listeners",
+    "gpus",
+    "pressure",
+    "sockets",
+    "locks",
+    "stacks",
+    "collectives",
+    "kernel",
+    "peers",
+)
 LONGEST_RECENT_S = 60.0
 SHORTEST_RECENT_S = 5.0
 
@@ -33,6 +49,14 @@ class View:
         self.profile = profile
         self.question = question
         self.now = now
+        self._answers: dict[Callable[[View], Any], Any] = {}
+
+    def once(self, ask: Callable[[View], T]) -> T:
+        """What a pure function says of this view; asked once, since several rules want the same."""
+        if ask not in self._answers:
+            self._answers[ask] = ask(self)
+        found: T = self._answers[ask]
+        return found
 
     @cached_property
     def rules(self) -> Matcher:
@@ -52,7 +76,12 @@ class View:
     @cached_property
     def motions(self) -> tuple[Motion, ...]:
         """All that moved."""
-        return progress.motions(self.samples, self.lines)
+        return progress.motions(self.samples, self.log)
+
+    @cached_property
+    def log(self) -> LogMotions:
+        """What moved in the log, and what only repeated."""
+        return log_motions(self.samples, self.lines)
 
     @cached_property
     def checks(self) -> list[Check]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runbook.diagnose.progress import Motion
+from runbook.diagnose.motion import Motion
 from runbook.model.sample import CheckSample, GpuHolder, GpuSample, ListenerSample, Question
 from runbook.model.units import format_duration, format_size
 

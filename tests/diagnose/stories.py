@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
-
-import msgspec
-import yaml
 
 import runbook
 from runbook.diagnose.check import check_sample
@@ -24,8 +22,8 @@ from runbook.model.sample import (
     Sample,
     Seen,
 )
-from runbook.model.units import UNIT_TYPES
 from runbook.model.verdict import Diagnosis
+from runbook.playbook import profiles
 
 READY_STATUS = Expectation()
 T0 = 1_900_000_000.0
@@ -33,14 +31,16 @@ BOX_S = 600.0
 
 
 def load_profile(name: str) -> Profile:
-    """A packaged profile, converted strictly."""
+    """A packaged profile, without a fault in it."""
+    source = _find(name, ())
+    profile, diagnostics = profiles.load_profile(source.data, source.file, _find)
+    assert profile is not None, diagnostics
+    return profile
 
-    def unit(kind: type, value: Any) -> Any:
-        assert kind in UNIT_TYPES, f"{kind} is no unit"
-        return kind.parse(value)
 
+def _find(name: str, without: Collection[str]) -> profiles.Source:
     path = Path(runbook.__file__).parent / "profiles" / f"{name}.yaml"
-    return msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), Profile, dec_hook=unit)
+    return profiles.Source(path.name, path.read_bytes())
 
 
 SGLANG = load_profile("sglang")

@@ -1,0 +1,34 @@
+"""Progress in children: compilers and downloaders below the server that are new or that run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from runbook.diagnose.motion import Key, Motion, rows
+from runbook.model.sample import Sample, Seen
+
+COMPILERS = re.compile(r"(?:^|/)(nvcc|cicc|ptxas|fatbinary|ninja|cc1plus|cc1|c\+\+|g\+\+|gcc|clang\+*|ld|hipcc|as)\b")
+DOWNLOADERS = re.compile(r"(?:^|/)(curl|wget|aria2c|rsync|rclone|s5cmd|azcopy|gsutil|git-lfs|git-remote-https?|hf|huggingface-cli)\b")
+
+
+def is_compiler(title: str) -> bool:
+    """Whether a process title is a compiler's, assembler's, linker's or build tool's."""
+    return COMPILERS.search(title) is not None
+
+
+def child_motions(samples: Sequence[Sample]) -> Iterator[Motion]:
+    """Thread times are not read at every look: each is held until the next. A downloader proves little without its bytes: weak."""
+    ran: dict[Key, int] = {}
+    readable = [sample for sample in samples if isinstance(sample.processes, Seen)]
+    for index, sample in enumerate(readable):
+        for key, process in rows(sample).items():
+            compiles = is_compiler(process.title)
+            if (not compiles and not DOWNLOADERS.search(process.title)) or process.state in "ZX":
+                continue
+            run_ns = sum(thread.run_ns for thread in process.threads)
+            if index and run_ns > ran.get(key, -1):
+                signal = "compiler" if compiles else "downloader"
+                text = f"{signal} {process.title[:60]}"
+                yield Motion(sample.t, sample.t - readable[index - 1].t, signal, 1.0, text, strong=compiles)
+            ran[key] = max(run_ns, ran.get(key, 0))
