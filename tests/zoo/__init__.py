@@ -1,0 +1,1 @@
+"""The zoo: real processes that hang, and their live twins. `python -m tests.zoo.run --help`."""

@@ -1,0 +1,60 @@
+"""The program of a scenario's process: `main(name, role, seed, folder)`, called from a small script with an ordinary name."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from runbook.lab.faults import Stage, print_line
+from tests.zoo.scenario import SCENARIOS
+
+FAMILIES = ("stuck", "waits", "spins", "loads", "works", "ranks", "servers")
+PR_SET_PDEATHSIG = 1
+
+
+def collect() -> dict[str, object]:
+    """All scenarios by name."""
+    for family in FAMILIES:
+        importlib.import_module(f"tests.zoo.{family}")
+    return dict(SCENARIOS)
+
+
+def main(name: str, role: str, seed: int, folder: str) -> None:
+    """Play: role `inside` is watched, `outside` is not."""
+    _die_with_parent()
+    os.register_at_fork(after_in_child=_die_with_parent)
+    collect()
+    scenario = SCENARIOS[name]
+    stage = Stage(seed, Path(folder), _voice(seed))
+    play = scenario.play if role == "inside" else scenario.outside
+    assert play is not None, f"{name} has no {role}"
+    play(stage)
+
+
+def _die_with_parent() -> None:
+    """Nothing outlives the runner, however it ends. (The signal comes when the parent's thread ends: fork from the main thread only.)"""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _voice(seed: int):  # type: ignore[no-untyped-def]
+    """How this seed's log lines look."""
+    style = seed % 4
+
+    def say(text: str) -> None:
+        now = time.strftime("%Y-%m-%d %H:%M:%S")
+        print_line(
+            {0: text, 1: f"[{now}] {text}", 2: f"INFO {now[5:]} [engine.py:{seed % 900}] {text}", 3: f"{now},{seed % 1000:03d} - {text}"}[
+                style
+            ]
+        )
+
+    return say if seed >= 0 else print_line
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])

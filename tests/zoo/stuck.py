@@ -1,0 +1,201 @@
+"""Hangs inside one process or between a process and its own children: locks, queues, signals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from runbook.lab import faults
+from runbook.lab.faults import Stage, chatter
+from tests.zoo.scenario import hung
+
+WAITING = ("deadlock", "blocked_peer")
+
+
+@hung(*WAITING)
+def deadlock(stage: Stage) -> None:
+    """Two threads and two locks in opposite order, beside a chatty metrics thread."""
+    stage.say(stage.pick("loading tokenizer", "initialising engine", "building graph"))
+    stage.pause(1, 4)
+    faults.deadlock(stage)
+
+
+@hung(*WAITING)
+def fork_lock(stage: Stage) -> None:
+    """A child forked while another thread held a lock: in the child nobody will ever release it."""
+    lock, held = threading.Lock(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            time.sleep(2)
+
+    stage.thread(hold)
+    held.wait()
+    child = os.fork()
+    if child == 0:
+        stage.blame(pid=os.getpid())
+        stage.stuck()
+        with lock:
+            os._exit(0)
+    heartbeats(stage)
+    os.waitpid(child, 0)
+
+
+def heartbeats(stage: Stage) -> None:
+    """A thread that says for ever that it waits."""
+    text = stage.pick(
+        "still waiting for worker ({:.0f}s)", "heartbeat: alive, uptime {:.1f}", "Waiting for 1 core engine proc to start: {:.0f}"
+    )
+    every, begin = stage.spread(1, 6), time.monotonic()
+
+    def run() -> None:
+        while True:
+            stage.say(text.format(time.monotonic() - begin))
+            time.sleep(every)
+
+    stage.thread(run)
+
+
+@hung(*WAITING)
+def lost_wakeup(stage: Stage) -> None:
+    """The main thread waits on a condition that was notified before it came; a pool of workers waits for jobs."""
+    condition = threading.Condition()
+    with ThreadPoolExecutor(stage.rng.randrange(2, 9)) as pool:
+        list(pool.map(lambda n: sum(range(n)), range(5000)))
+        stage.say("all shards submitted")
+        stage.stuck()
+        with condition:
+            condition.wait()
+
+
+@hung("deadlock", "blocked_peer", "livelock")
+def asyncio_future(stage: Stage) -> None:
+    """A future that nobody sets, beside a task whose tick counter rises in the log."""
+
+    async def tick() -> None:
+        number = stage.rng.randrange(1000)
+        text, every = stage.pick("tick {}", "scheduler step {}", "event loop iteration {}"), stage.spread(0.3, 2)
+        while True:
+            number += 1
+            stage.say(text.format(number))
+            await asyncio.sleep(every)
+
+    async def run() -> None:
+        task = asyncio.create_task(tick())
+        stage.stuck()
+        await asyncio.get_running_loop().create_future()
+        task.cancel()
+
+    asyncio.run(run())
+
+
+@hung("stopped", pace="decisive")
+def stopped(stage: Stage) -> None:
+    """The main process is stopped by a signal while it loads."""
+    for number in range(stage.rng.randrange(3, 8)):
+        stage.say(f"loaded layer {number}")
+        sum(i * i for i in range(200_000))
+        stage.pause(0.2, 1)
+    stage.blame(pid=os.getpid())
+    stage.stuck()
+    os.kill(os.getpid(), signal.SIGSTOP)
+    stage.say("continued")
+
+
+@hung("child_dead", pace="decisive")
+def child_dead(stage: Stage) -> None:
+    """A worker is dead and not yet reaped; its parent looks for the worker's file and prints heartbeats."""
+    child = subprocess.Popen([sys.executable, "-S", "-c", f"import time; time.sleep({stage.spread(1, 4)}); raise SystemExit(1)"])
+    stage.blame(pid=child.pid)
+    heartbeats(stage)
+    answer = stage.folder / stage.pick("ready", "worker-0.ok", "handshake")
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it stays a zombie
+    stage.stuck()
+    while not answer.exists():
+        time.sleep(0.2)
+
+
+@hung("child_dead", "blocked_peer", pace="decisive")
+def queue_of_dead_child(stage: Stage) -> None:
+    """The main process waits on a queue whose producer was killed."""
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    count = stage.rng.randrange(2, 6)
+
+    def produce() -> None:
+        for number in range(count):
+            queue.put(number)
+            time.sleep(0.3)
+        queue.close()
+        queue.join_thread()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    child = context.Process(target=produce, daemon=True)
+    child.start()
+    stage.blame(pid=child.pid)
+    while True:
+        stage.stuck()
+        stage.say(f"got item {queue.get()}")
+
+
+@hung("deadlock", "blocked_peer", "io_blocked")
+def flock_of_hung_holder(stage: Stage) -> None:
+    """A process waits for a file lock whose holder, its own child, waits for ever itself."""
+    path = stage.folder / stage.pick("model.lock", ".cache.lck", "download.lock")
+    taken, let = os.pipe()
+    child = os.fork()
+    if child == 0:
+        stage.blame(pid=os.getpid())
+        fcntl.flock(os.open(path, os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX)
+        os.write(let, b"x")
+        stage.stuck()
+        threading.Event().wait()
+    os.read(taken, 1)
+    if stage.seed % 2:
+        chatter(stage)
+    stage.say(f"acquiring {path.name}")
+    stage.stuck()
+    fcntl.flock(os.open(path, os.O_RDWR), fcntl.LOCK_EX)
+
+
+@hung("io_blocked", "blocked_peer", "deadlock")
+def vfork_parent(stage: Stage) -> None:
+    """D state without any disk: a parent in vfork whose child cannot start, as it opens a FIFO that nobody writes."""
+    fifo = stage.folder / "ctl"
+    os.mkfifo(fifo)
+    stage.pause(0.5, 2)
+    stage.say("starting tokenizer worker")
+    stage.stuck()
+    os.posix_spawn(
+        sys.executable, [sys.executable, "-S", "-c", ""], os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 0, str(fifo), os.O_RDONLY, 0)]
+    )
+
+
+@hung("blocked_peer", "deadlock", "io_blocked")
+def pipe_of_hung_child(stage: Stage) -> None:
+    """The main process reads a pipe whose writer, a child, hangs on a lock."""
+    inlet, outlet = os.pipe()
+    child = os.fork()
+    if child == 0:
+        stage.blame(pid=os.getpid())
+        os.write(outlet, b"hello\n" * stage.rng.randrange(10, 500))
+        stage.stuck()
+        lock = threading.Lock()
+        lock.acquire()
+        lock.acquire()
+    os.close(outlet)
+    if stage.seed % 2:
+        heartbeats(stage)
+    with contextlib.suppress(KeyboardInterrupt):
+        while data := os.read(inlet, 4096):
+            stage.say(f"worker said {len(data)} bytes")
