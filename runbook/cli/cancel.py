@@ -87,7 +87,7 @@ def rebuild(header: RunStarted) -> Playbook:
         header.playbook_text.encode(),
         header.playbook,
         table=TABLE,
-        profiles=profile_names(),
+        profiles=profile_names(os.path.join(header.controller.get("cwd") or "", header.playbook)),
         host_vars=list(header.vars),
         read=lambda _: b"",
     )

@@ -6,9 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import click
-
 from runbook.cli import sources
+from runbook.cli.profiles import profiles
 from runbook.engine.redact import SHORTEST, looks_secret, too_short
 from runbook.engine.runtime import walk
 from runbook.lang.expressions import Parsed, find_expressions, parse
@@ -16,7 +15,6 @@ from runbook.model.diagnostic import Diagnostic, Severity, Span
 from runbook.model.playbook import Playbook
 from runbook.model.profile import Profile
 from runbook.playbook.overrides import apply_overrides, read_overrides
-from runbook.playbook.profiles import load_profile
 
 
 class Loaded(NamedTuple):
@@ -105,15 +103,6 @@ def _texts(value: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], str
     return [text for key, item in items for text in _texts(item, (*path, str(key)))]
 
 
-def read_profile(name: str) -> Profile:
-    """A profile by name; a broken one is a usage error with its place."""
-    for folder in sources.profile_folders():
-        path = folder / f"{name}.yaml"
-        if path.is_file():
-            profile, problems = load_profile(path.read_bytes(), str(path))
-            if profile is None:
-                from runbook.render.diagnostics import as_text
-
-                raise click.UsageError("the profile is not valid:\n" + as_text(problems, {str(path): path.read_text("utf-8", "replace")}))
-            return profile
-    raise click.UsageError(f"no profile `{name}`")
+def read_profile(name: str, playbook: str = "") -> Profile:
+    """A profile by name on a playbook's search path; a missing or broken one is a usage error."""
+    return profiles(playbook).read(name)

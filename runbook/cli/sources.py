@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from runbook.cli.profiles import profiles
 from runbook.model.diagnostic import Diagnostic
 from runbook.model.playbook import Playbook
 
@@ -40,15 +41,9 @@ def locate(name: str) -> str:
     return name
 
 
-def profile_folders() -> list[Path]:
-    """Where engine profiles lie; the user's own come first."""
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    return [config / "runbook" / "profiles", PACKAGE / "profiles"]
-
-
-def profile_names() -> frozenset[str]:
-    """Names of all engine profiles."""
-    return frozenset(path.stem for folder in profile_folders() if folder.is_dir() for path in folder.glob("*.yaml"))
+def profile_names(playbook: str = "") -> frozenset[str]:
+    """Names of all engine profiles on a playbook's search path."""
+    return profiles(playbook).names()
 
 
 def read_roles(options: Sequence[str]) -> dict[str, list[str]]:
@@ -83,11 +78,13 @@ def load_with(name: str, overrides: Mapping[str, Any], roles: Mapping[str, Seque
     except OSError as error:
         return None, [unreadable(file, error, "`runbook list` shows the playbooks that have a name")], file
     hosts, wrong = read_inventory()
+    found_profiles = profiles(file)
     playbook, found = load_playbook(
         source,
         file,
         table=TABLE,
-        profiles=profile_names(),
+        profiles=found_profiles.names(),
+        profile=found_profiles.known,
         hosts=list(hosts),
         overrides=overrides,
         roles=roles,

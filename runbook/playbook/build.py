@@ -9,6 +9,7 @@ from typing import Any
 from runbook.lang.yaml_loader import Document, load
 from runbook.model.diagnostic import Diagnostic
 from runbook.model.playbook import Playbook, Target
+from runbook.model.profile import Profile
 from runbook.model.units import Duration, UnitError
 from runbook.playbook.check import Checker
 from runbook.playbook.drafts import Draft, Reader, Table, walk
@@ -34,6 +35,7 @@ def load_playbook(
     *,
     table: Table,
     profiles: Collection[str],
+    profile: Callable[[str], Profile | None] | None = None,
     hosts: Collection[str] | None = None,
     overrides: Mapping[str, Any] | None = None,
     roles: Mapping[str, Sequence[str]] | None = None,
@@ -42,10 +44,11 @@ def load_playbook(
 ) -> tuple[Playbook | None, list[Diagnostic]]:
     """Check a playbook; None when there is an error among the diagnostics.
 
-    table: step types by name. profiles: names of engine profiles. hosts: names of the inventory; other targets are taken as ssh
-    aliases, which only ssh can look up. overrides: variables of `-e`, as `overrides.read_overrides` gives them; they take part in
-    the checks and are not in the answer. roles: targets of `-H`, which replace those of the file. host_vars: names of variables
-    that the inventory gives. read: reads a vars file and may raise OSError.
+    table: step types by name. profiles: names of engine profiles. profile: reads one; with it there are warnings of what an engine's
+    profile says about a step. hosts: names of the inventory; other targets are taken as ssh aliases, which only ssh can look up.
+    overrides: variables of `-e`, as `overrides.read_overrides` gives them; they take part in the checks and are not in the answer.
+    roles: targets of `-H`, which replace those of the file. host_vars: names of variables that the inventory gives. read: reads a
+    vars file and may raise OSError.
     """
     document, found = load(source, file)
     if document is None:
@@ -60,6 +63,10 @@ def load_playbook(
         problems.add("type", "a playbook is a mapping", (), hint)
         return None, problems.sorted()
     playbook = _Build(problems, data, table, profiles, read).run(overrides or {}, roles or {}, hosts, host_vars)
+    if profile is not None and not has_errors(problems.found):
+        from runbook.playbook.advice import advise
+
+        problems.found += advise(playbook, table, profile, overrides or {})
     diagnostics = problems.sorted()
     return (None if has_errors(diagnostics) else playbook), diagnostics
 

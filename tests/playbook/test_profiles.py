@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
 from runbook.model.units import Duration
-from runbook.playbook.profiles import load_profile
+from runbook.playbook.profiles import Source, load_profile
 
 GOOD = "profile: x\nhealth: {path: /ping, client_timeout: 30s}\nphases:\n  - {id: load, begin: 'Loading', stall: 10m}\ncause: {oom_gpu: 'out of memory'}\n"
 
@@ -35,7 +36,16 @@ def test_a_mistake_in_a_profile_has_its_place(wrong, right, code, line):
     assert [(one.code, one.span and one.span.line) for one in found] == [(code, line)]
 
 
-@pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "runbook" / "profiles").glob("*.yaml")), ids=lambda path: path.stem)
+PACKAGED = Path(__file__).parents[2] / "runbook" / "profiles"
+
+
+def packaged(name: str, without: Collection[str] = ()) -> Source | None:
+    """A search path of one folder."""
+    path = PACKAGED / f"{name}.yaml"
+    return Source(str(path), path.read_bytes()) if path.is_file() and str(path) not in without else None
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGED.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_packaged_profile_is_valid_and_named_as_its_file(path):
-    profile, found = load_profile(path.read_bytes(), path.name)
+    profile, found = load_profile(path.read_bytes(), str(path), packaged)
     assert not found and profile is not None and profile.profile == path.stem
