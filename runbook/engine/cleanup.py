@@ -135,7 +135,7 @@ def _restore_patch(runtime: Runtime, host: Host, debt: Owed) -> list[str]:
 
 def _retire_keeper(runtime: Runtime, host: Host, debt: Owed) -> list[str]:
     for launched in runtime.state.launches.values():
-        if launched.host == debt.host:
+        if launched.host == debt.host and not launched.attached:
             save_log(runtime, host, launched)
     if any(other.host == debt.host and other.kind != "keeper" for other in runtime.state.owed.values()):
         return []  # what is still owed needs its keeper and its records

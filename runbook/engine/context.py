@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -145,6 +146,10 @@ class Context:
     def profile(self, name: str) -> Profile:
         """A profile by name."""
         return self._runtime.profile(name)
+
+    def known_profiles(self) -> Sequence[Profile]:
+        """All profiles that are known."""
+        return self._runtime.profiles()
 
     def protected_runs(self) -> frozenset[str]:
         """Run ids that are ours."""

@@ -96,7 +96,7 @@ def suspends(runtime: Runtime, ending: Ending) -> bool:
     if ending.node is None or runtime.options.no_suspend or runtime.options.check or ending.verdict not in ("slow", "undecided"):
         return False
     server = ending.end.result.get("server") or ending.node.body.get("server")
-    launched = any(step == server for step, _ in runtime.state.launches)
+    launched = any(step == server and not one.attached for (step, _), one in runtime.state.launches.items())
     return runtime.table[ending.node.type].SUSPENDS and launched
 
 

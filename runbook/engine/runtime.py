@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -58,12 +58,14 @@ class Runtime:
         environ: Mapping[str, str],
         clock: Clock,
         tensor_diff: TensorDiff = _no_tensor_diff,
+        profiles: Callable[[], Sequence[Profile]] = tuple,
     ) -> None:
         self.playbook = playbook
         self.options = options
         self.journal = journal
         self.table = table
         self.profile = profile
+        self.profiles = profiles
         self.secrets = secrets
         self.environ = environ
         self.clock = clock
@@ -121,6 +123,11 @@ class Runtime:
             if left["run"] != self.options.run:
                 self.find("abandoned_patch", _abandoned(name, left))
         return host
+
+    def adopt(self, host: Host) -> None:
+        """Use a connection that stands already, under its own name, and close it at the end."""
+        host.cancel = self.cancel
+        self._hosts[host.name] = host
 
     def connected(self) -> dict[str, Host]:
         """The hosts that were used so far."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
 from runbook.diagnose.thin import carry_log
+from runbook.engine.doubt import Doubt, ended_on_suspicion
 from runbook.hosts.base import Cancelled, CancelToken, Unreachable
 from runbook.model.clock import Clock
 from runbook.model.event import Event, Moved, PhaseReached, SampleTaken
 from runbook.model.sample import Absent, Sample, Seen
 from runbook.model.verdict import Diagnosis
-from runbook.steps.base import Goal, TellsRanks
+from runbook.steps.base import Goal, Judged, TellsRanks
 
 KEEP_S = 120.0
 """The journal keeps all samples of this time before a verdict …"""
@@ -66,6 +68,7 @@ def watch(goal: Goal, waiter: Waiter) -> Diagnosis:
     """Look until the goal is judged or the box ends; then the goal must answer. Raises Cancelled on Ctrl-C."""
     memory = Memory()
     speaker = _Speaker(waiter)
+    doubt = Doubt(goal, waiter) if isinstance(goal, Judged) else None
     began = waiter.clock.monotonic()
     while True:
         if waiter.cancel.is_set():
@@ -73,17 +76,25 @@ def watch(goal: Goal, waiter: Waiter) -> Diagnosis:
         turn = waiter.clock.monotonic()
         sample = _look(goal, waiter)
         memory.add(sample)
-        waiter.emit(SampleTaken(step=waiter.step, sample=sample))
-        final = waiter.remaining_s() <= 0
+        ends = "box" if waiter.remaining_s() <= 0 else "suspect" if doubt is not None and doubt.is_enough() else ""
+        waiter.emit(SampleTaken(step=waiter.step, sample=sample, ends=ends))
         view = memory.view()
-        answer = goal.judge(view, sample.t, final=final)
+        answer = answer_of(goal, view, sample.t, ends)
         speaker.speak(goal, view, waiter.clock.monotonic() - began)
         if answer is not None:
             return answer
-        if final:
-            raise AssertionError(f"{type(goal).__name__} gave no answer at the end of its time box")
+        if doubt is not None:
+            doubt.look(view, sample.t)
         spent = waiter.clock.monotonic() - turn
         pause(waiter.clock, waiter.cancel, min(max(0.05, goal.every_s - spent), max(0.0, waiter.remaining_s())))
+
+
+def answer_of(goal: Goal, view: Sequence[Sample], now: float, ends: str) -> Diagnosis | None:
+    """What the goal says. Where the wait ends here it must say something; a suspicion alone makes it undecided."""
+    answer = goal.judge(view, now, final=bool(ends))
+    if ends and answer is None:
+        raise AssertionError(f"{type(goal).__name__} gave no answer at the end of its time box")
+    return ended_on_suspicion(answer) if answer is not None and ends == "suspect" else answer
 
 
 def pause(clock: Clock, cancel: CancelToken, seconds: float) -> None:

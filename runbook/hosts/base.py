@@ -47,7 +47,7 @@ from runbook.model.remote import (
     ScanReport,
     UndoRecord,
 )
-from runbook.model.sample import Absent, Blind, ListenerSample, Outcome, Sample, Seen, StackSample
+from runbook.model.sample import Absent, Blind, CollectiveSample, ListenerSample, Outcome, Sample, Seen, StackSample
 from runbook.model.units import Rung
 
 __all__ = [
@@ -91,6 +91,7 @@ __all__ = [
 """The host's whole vocabulary: steps and engine need no other module of this package."""
 
 StacksFound = Union[Seen[tuple[StackSample, ...]], Absent, Blind]
+CollectivesFound = Union[Seen[tuple[CollectiveSample, ...]], Absent, Blind]
 
 
 class Transport(Protocol):
@@ -259,25 +260,41 @@ class Host:
         Where the host has no py-spy and this machine has one for it (the extra `pyspy`), it is sent there once. A look that brings
         nothing is Blind, whatever the reason but a lost link. Raises Unreachable.
         """
-        rows = [[target.pid, target.start, rank] for target, rank in targets]
+        args: dict[str, Any] = {"targets": _rows(targets), "look": look, "limit_s": limit_s, "timeout_s": limit_s + 10.0}
         try:
-            reply = self.call("stacks", targets=rows, look=look, limit_s=limit_s, timeout_s=limit_s + 10.0)
+            reply = self.call("stacks", **args)
             if reply.data["wants_py_spy"] and self.put_py_spy(reply.data["machine"]):
-                reply = self.call("stacks", targets=rows, look=look, limit_s=limit_s, timeout_s=limit_s + 10.0)
+                reply = self.call("stacks", **args)
         except (CallTimeout, RemoteError) as problem:
             return Blind(problem.summary)
         found: Outcome = msgspec.convert(reply.data["found"], StacksFound)
         return found
 
     def put_py_spy(self, machine: str) -> bool:
-        """Send this machine's py-spy to the host's state folder; False when there is none for that machine."""
+        """Send this machine's py-spy to the host's state folder; False when there is none for that machine, or it was not taken."""
         from runbook.hosts import py_spy
 
         packed = py_spy.packed(machine)
         if packed is None:
             return False
-        self.call("put_py_spy", machine=machine, blob=packed, timeout_s=120.0)
+        try:
+            self.call("put_py_spy", machine=machine, blob=packed, timeout_s=120.0)
+        except (CallTimeout, RemoteError):
+            return False
         return True
+
+    def collectives(self, targets: Sequence[tuple[ProcessId, int | None]], look: int = 1, limit_s: float = 8.0) -> Outcome:
+        """What NCCL's RAS and torch's flight recorder say of these (process, rank), as `tuple[CollectiveSample, …]`.
+
+        Absent: no communicator can be asked, or RAS sees no rank that differs. The flight recorder is made to write a dump now: an
+        old one is never taken for a look. Raises Unreachable.
+        """
+        try:
+            reply = self.call("collectives", targets=_rows(targets), look=look, limit_s=limit_s, timeout_s=limit_s + 10.0)
+        except (CallTimeout, RemoteError) as problem:
+            return Blind(problem.summary)
+        found: Outcome = msgspec.convert(reply.data, CollectivesFound)
+        return found
 
     # files -------------------------------------------------------------------------------------------------------
 
@@ -398,3 +415,7 @@ class Host:
     def open_patches(self, run: str | None = None) -> tuple[OpenPatch, ...]:
         """Patches that are not undone yet, of one run or of all runs of this account, oldest first."""
         return self._typed(tuple[OpenPatch, ...], "undo_list", run=run)
+
+
+def _rows(targets: Sequence[tuple[ProcessId, int | None]]) -> list[list[Any]]:
+    return [[target.pid, target.start, rank] for target, rank in targets]

@@ -11,7 +11,7 @@ from typing import Any, Union
 
 import msgspec
 
-from runbook.model.sample import Sample
+from runbook.model.sample import Question, Sample
 from runbook.model.verdict import Diagnosis, Finding
 
 FORMAT = 1
@@ -114,11 +114,38 @@ class ActionEnded(Event, frozen=True, kw_only=True, tag="action_ended"):
     error: str = ""
 
 
+class WaitBegan(Event, frozen=True, kw_only=True, tag="wait"):
+    """A wait on a server begins: the question and the profile, as plain data, that its samples are judged by. Enough to judge again."""
+
+    step: str
+    host: str
+    question: Question
+    profile: dict[str, Any]
+
+
 class SampleTaken(Event, frozen=True, kw_only=True, tag="sample"):
-    """An observation that a verdict may rest on."""
+    """An observation that a verdict may rest on.
+
+    `ends`: why the wait had to be answered at this one: box (its time was over) or suspect (`on_suspect: fail`); else empty.
+    """
 
     step: str
     sample: Sample
+    ends: str = ""
+
+
+class Suspected(Event, frozen=True, kw_only=True, tag="suspected"):
+    """A state of a wait that goes on, never a verdict: what looks like a hang since `since`, and which looks would decide.
+
+    An empty `kind`: the suspicion is gone.
+    """
+
+    step: str
+    host: str
+    kind: str
+    text: str
+    since: float = 0.0
+    want: tuple[str, ...] = ()
 
 
 class PhaseReached(Event, frozen=True, kw_only=True, tag="phase"):
@@ -248,7 +275,9 @@ AnyEvent = Union[
     StepEnded,
     ActionStarted,
     ActionEnded,
+    WaitBegan,
     SampleTaken,
+    Suspected,
     PhaseReached,
     Moved,
     Found,

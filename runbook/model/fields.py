@@ -15,8 +15,8 @@ ShellText = Annotated[str, Meta(extra={"kind": "shell"})]
 Expression = Annotated[str, Meta(extra={"kind": "expression"})]
 """A bare expression, without the `${{ }}` around it; evaluated by the step, never templated."""
 
-LaunchRef = Annotated[str, Meta(extra={"kind": "ref", "to": "launch"})]
-"""The id of a launch step."""
+LaunchRef = Annotated[str, Meta(extra={"kind": "ref", "to": "launch", "or": "attach"})]
+"""The id of a launch step, or of one that attached a server."""
 
 PatchRef = Annotated[str, Meta(extra={"kind": "ref", "to": "patch"})]
 """The id of a patch step."""

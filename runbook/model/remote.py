@@ -77,6 +77,56 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
         return ProcessId(self.pid, self.start)
 
 
+class PortOwner(msgspec.Struct, frozen=True, kw_only=True):
+    """A listening TCP socket and a process that holds it. pid 0: its owner is not visible."""
+
+    port: int
+    address: str
+    pid: int
+    start: int
+
+
+class OutputReader(msgspec.Struct, frozen=True, kw_only=True):
+    """A process at the other end of an output pipe (`tee`), and the files that it writes."""
+
+    pid: int
+    title: str
+    written: tuple[str, ...] = ()
+
+
+class Output(msgspec.Struct, frozen=True, kw_only=True):
+    """Where descriptor 1 or 2 of a process leads. `kind`: file, pipe, socket, tty, null, deleted or closed."""
+
+    fd: int
+    kind: str
+    path: str
+    readers: tuple[OutputReader, ...] = ()
+
+
+class Described(msgspec.Struct, frozen=True, kw_only=True):
+    """One process that runs already: what it was started as and where its output goes.
+
+    `run`, `launch`: of the runbook run that started it, else empty. `readable`: whether its open files are ours to see.
+    """
+
+    pid: int
+    start: int
+    sid: int
+    ppid: int
+    state: str
+    title: str
+    argv: tuple[str, ...]
+    exe: str
+    cwd: str
+    age_s: float
+    run: str
+    launch: str
+    readable: bool
+    outputs: tuple[Output, ...]
+    written: tuple[str, ...]
+    """Regular files that it holds open for writing."""
+
+
 class Completed(msgspec.Struct, frozen=True, kw_only=True):
     """A finished command. `stdout`, `stderr`: head and tail, `*_dropped` bytes cut between them.
 

@@ -55,8 +55,8 @@ def tree_and_session(tree: Optional[List[int]], table: Dict[int, procs.Stat]) ->
     return session
 
 
-def listening(port: int) -> List[Listening]:
-    """All sockets that listen on the port, IPv4 first."""
+def listening(port: Optional[int]) -> List[Listening]:
+    """All sockets that listen on the port, or on any, IPv4 first."""
     found = []
     for path in ("/proc/net/tcp", "/proc/net/tcp6"):
         text = (procs.read_bytes(path, _MOST_TABLE) or b"").decode("ascii", "replace")
@@ -64,9 +64,9 @@ def listening(port: int) -> List[Listening]:
     return found
 
 
-def parse_tcp_table(text: str, port: int) -> List[Listening]:
-    """The table's sockets that listen on the port."""
-    wanted = ":%04X" % port
+def parse_tcp_table(text: str, port: Optional[int]) -> List[Listening]:
+    """The table's sockets that listen on the port, or on any."""
+    wanted = "" if port is None else ":%04X" % port
     rows = (line.split() for line in text.splitlines()[1:] if wanted in line)
     return [Listening(parse_address(row[1]), int(row[9])) for row in rows if row[3] == _LISTEN and row[1].endswith(wanted)]
 

@@ -154,7 +154,7 @@ class Texts:
 
     def _reference(self, id: str, extra: dict[str, Any], where: Path, step: StepDraft) -> None:
         wanted = extra["to"]
-        fitting = {name: draft for name, draft in self.names.steps.items() if wanted in ("any", draft.type)}
+        fitting = {name: draft for name, draft in self.names.steps.items() if wanted == "any" or draft.type in (wanted, extra.get("or"))}
         if id in self.names.broken:
             return
         target = self.names.steps.get(id)

@@ -18,6 +18,8 @@ WHERE = {
     "patch": "patch.Patch",
     "restore": "restore.Restore",
     "launch": "launch.Launch",
+    "attach": "attach.Attach",
+    "diagnose": "diagnose.Diagnose",
     "wait_healthy": "wait_healthy.WaitHealthy",
     "request": "request.Request",
     "grep": "grep.Grep",

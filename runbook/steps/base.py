@@ -14,7 +14,7 @@ import msgspec
 from runbook.hosts.base import CancelToken, Host, LaunchState, Mark, UndoRecord
 from runbook.model.clock import Clock
 from runbook.model.profile import Profile
-from runbook.model.sample import Sample
+from runbook.model.sample import Question, Sample
 from runbook.model.verdict import Diagnosis
 
 
@@ -29,7 +29,10 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Launched(msgspec.Struct, frozen=True, kw_only=True):
-    """A server this run started, as later steps refer to it."""
+    """A server as later steps refer to it: one that this run started, or one that was up and is attached.
+
+    `run`: whose keeper started it. None is this run; empty is nobody's: then nobody records how it ends.
+    """
 
     step: str
     host: str
@@ -40,6 +43,14 @@ class Launched(msgspec.Struct, frozen=True, kw_only=True):
     prelude: str = ""
     ranks: int | None = None
     box_note: str = ""
+    run: str | None = None
+    log_note: str = ""
+    """Why there is no log, where `state.log` is empty."""
+
+    @property
+    def attached(self) -> bool:
+        """Whether it was up already: then it is never stopped by us."""
+        return self.run is not None
 
 
 class Patched(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +105,25 @@ class Goal(Protocol):
 
     def moved(self, samples: Sequence[Sample]) -> tuple[str | None, str]:
         """(phase, what moved last) for people."""
+        ...
+
+
+@runtime_checkable
+class Judged(Protocol):
+    """A goal whose samples `judge` decides, so that its wait can be judged again from the journal, and suspected meanwhile."""
+
+    profile: Profile
+
+    def question(self, final: bool) -> Question:
+        """What the wait wants to know. But for `final` it stays the same."""
+        ...
+
+    def want(self, looks: tuple[str, ...]) -> None:
+        """A suspicion asks for these looks: full, stacks, collectives, kernel. The next samples bring them."""
+        ...
+
+    def inquiring(self) -> bool:
+        """Whether a look that was wanted is still under way."""
         ...
 
 
@@ -204,6 +234,10 @@ class StepContext(Protocol):
 
     def profile(self, name: str) -> Profile:
         """A profile by name."""
+        ...
+
+    def known_profiles(self) -> Sequence[Profile]:
+        """All profiles that are known, to guess which one fits."""
         ...
 
     def protected_runs(self) -> frozenset[str]:

@@ -97,6 +97,10 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         table = host.processes(ctx.run.id)
         if self.step is not None and ctx.launched(self.step) is None:
             return StepResult(verdict="passed", reason=f"`{self.step}` never started a process here", fields=_fields((), KillReport(), ()))
+        launched = ctx.launched(self.step) if self.step is not None else None
+        if launched is not None and launched.attached:
+            reason = f"`{self.step}` attached a server that this run did not start: name its process, `pid: {launched.state.pid}`"
+            return StepResult(verdict="refused", reason=reason, fields=_fields((), KillReport(), ()))
         seeds = self._seeds(ctx, host, table)
         chosen = widen(seeds, table, self._run(ctx)) if self.tree else seeds
         targets, protected = split(chosen, self.allow_users)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, NamedTuple, Union
 from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Meta
 
-from runbook.diagnose.judge import judge, moved
 from runbook.hosts.base import CancelToken, HttpAnswer, Mark
 from runbook.lang.expressions import Unknown
 from runbook.model.fields import LaunchRef, Regex
@@ -19,8 +18,10 @@ from runbook.model.profile import Profile
 from runbook.model.sample import CheckSample, Expectation, Question, Sample, Seen
 from runbook.model.verdict import Diagnosis
 from runbook.steps.base import Launched, Step, StepContext, StepResult
+from runbook.steps.exchange import Exchange
 from runbook.steps.numbers import Numbers
-from runbook.steps.watching import Exchange, Watched, answer_check, bare_sample, base_url, begin_mark
+from runbook.steps.patience import OnSuspect, StallAfter, bad_duration, seconds_or_auto
+from runbook.steps.watching import ServerGoal, Watched, answer_check, bare_sample, base_url, begin_mark
 
 METHODS = ("get", "post", "put", "delete")
 SUCCESS = tuple(range(200, 300))
@@ -84,6 +85,8 @@ class Request(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     times: Annotated[int, Meta(description="how many requests", ge=1, le=10_000)] = 1
     parallel: Annotated[int, Meta(description="how many of them at once", ge=1, le=256)] = 1
     expect: Annotated[ExpectAnswer, Meta(description="what the answer must hold")] = ExpectAnswer()
+    stall_after: StallAfter = "auto"
+    on_suspect: OnSuspect = "collect"
 
     def problems(self) -> list[tuple[str, str, str]]:
         """Exactly one server and one method; at most one body."""
@@ -96,7 +99,7 @@ class Request(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
             found.append(("data", "`json` and `data` are both a body", "keep one of them"))
         if self.parallel > self.times:
             found.append(("parallel", f"`parallel: {self.parallel}` is more than `times: {self.times}`", f"write `times: {self.parallel}`"))
-        return found
+        return found + bad_duration(self, "stall_after")
 
     def method(self) -> tuple[str, str]:
         """("POST", "/v1/chat/completions")."""
@@ -141,14 +144,16 @@ class Plain(NamedTuple):
     stream: bool
 
 
-class Answering:
+class Answering(ServerGoal):
     """The goal: requests go on in threads of their own, each look asks whether they have ended and samples the server."""
 
     def __init__(self, ctx: StepContext, step: Request, launched: Launched | None, base: str, begin: Mark | None) -> None:
         self.every_s = 0.05
         self._ctx = ctx
-        self._profile: Profile = launched.profile if launched else ctx.profile("generic")
-        self._watched = Watched(ctx, launched, begin) if launched else None
+        self._step = step
+        self.profile: Profile = launched.profile if launched else ctx.profile("generic")
+        self.watched = Watched(ctx, launched, begin) if launched else None
+        self._ranks = launched.ranks if launched else None
         self._expect = _expectation(step.expect)
         self._request = _plain(step, base)
         self._began = ctx.clock.now()
@@ -174,21 +179,13 @@ class Answering:
         done = all([lane.wait(ANSWER_SOON_S if lane is self._lanes[0] else 0.0) for lane in self._lanes])
         if not done:
             self.every_s = EVERY_S - ANSWER_SOON_S
-            return self._watched.look() if self._watched else bare_sample(self._ctx)
+            return self.watched.look() if self.watched else bare_sample(self._ctx)
         for lane in self._lanes:
             lane.result()
         check = Seen(self.decisive())
-        if self._watched is None or check.value.outcome == "answer":
+        if self.watched is None or check.value.outcome == "answer":
             return bare_sample(self._ctx, check=check)
-        return msgspec.structs.replace(self._watched.look(), check=check)
-
-    def judge(self, samples: Sequence[Sample], now: float, *, final: bool) -> Diagnosis | None:
-        """What the samples prove."""
-        return judge(samples, self._profile, self._question(final), now)
-
-    def moved(self, samples: Sequence[Sample]) -> tuple[str | None, str]:
-        """What moved last in the server."""
-        return moved(samples, self._profile, self._question(False), samples[-1].t)
+        return msgspec.structs.replace(self.watched.look(), check=check)
 
     def answers(self) -> list[HttpAnswer]:
         """What came so far, in the order of arrival."""
@@ -204,12 +201,23 @@ class Answering:
 
     def close(self) -> None:
         """End what is still under way."""
+        super().close()
         for lane in self._lanes:
             lane.close()
 
-    def _question(self, final: bool) -> Question:
+    def question(self, final: bool) -> Question:
+        """Does it answer as the step expects? The requests of this step are known to be open until then."""
         return Question(
-            about="request", since=self._began, box_s=self._box_s, final=final, expect=self._expect, limited_by=self._ctx.limited_by()
+            about="request",
+            since=self._began,
+            box_s=self._box_s,
+            final=final,
+            expect=self._expect,
+            stall_after_s=seconds_or_auto(self._step.stall_after),
+            on_suspect=self._step.on_suspect,
+            in_flight=len(self._lanes),
+            ranks=self._ranks,
+            limited_by=self._ctx.limited_by(),
         )
 
 

@@ -1,66 +1,37 @@
-"""What the waiting steps share: a server looked at again and again, and a call that runs beside the looking."""
+"""What the waiting steps share: a server looked at again and again, and what a suspicion asks of it."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+import re
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from runbook.diagnose.check import check_sample
-from runbook.hosts.base import CallTimeout, CancelToken, HostError, HttpAnswer, Mark, RemoteError
-from runbook.model.sample import Absent, Blind, CheckSample, Expectation, Sample, Seen
+from runbook.diagnose.judge import judge, moved
+from runbook.hosts.base import CallTimeout, HostError, HttpAnswer, Mark, RemoteError
+from runbook.model.profile import Profile
+from runbook.model.sample import Absent, Blind, CheckSample, Expectation, Question, Sample, Seen
+from runbook.model.verdict import Diagnosis
 from runbook.steps.base import Launched, StepContext
-
-T = TypeVar("T")
+from runbook.steps.inquiry import Inquiry
 
 FULL_LOOK_S = 10.0
-"""GPU memory and threads are read this often; they cost more than the rest."""
+"""GPU memory, threads and open files are read this often; they cost more than the rest."""
+TAIL_BYTES = 32 * 1024
+MOST_MARKS = 150
+LONGEST_LINE = 2000
 BLIND_TOOL_S = 60.0
 """A GPU tool that did not answer is asked again only after this time."""
 
 
-class Exchange(Generic[T]):
-    """One call in a thread of its own, so that samples are still taken while it waits. `close` ends it."""
-
-    def __init__(self, cancel: CancelToken, call: Callable[[CancelToken], T]) -> None:
-        self._token = CancelToken()
-        self._take_back = cancel.on_set(self._token.set)
-        self._done = threading.Event()
-        self._value: list[T] = []
-        self._error: BaseException | None = None
-        self._call = call
-        self._thread = threading.Thread(target=self._run, name="runbook-exchange", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._value.append(self._call(self._token))
-        except BaseException as problem:  # handed to whoever asks for the result
-            self._error = problem
-        finally:
-            self._done.set()
-
-    def wait(self, seconds: float) -> bool:
-        """Whether it has ended, at the latest after `seconds`."""
-        return self._done.wait(max(0.0, seconds))
-
-    def result(self) -> T:
-        """What the call gave; raises what it raised."""
-        if self._error is not None:
-            raise self._error
-        return self._value[0]
-
-    def close(self) -> None:
-        """Tell the call to end and wait a moment for it."""
-        self._take_back()
-        self._token.set()
-        self._thread.join(timeout=2.0)
-
-
 class Watched:
-    """A launched server as successive looks see it; each look brings what its log gained since the one before."""
+    """A server as successive looks see it; each look brings what its log gained since the one before.
+
+    Most looks are cheap. A full one, with threads, open files, pipes, sockets, locks and disks, is made every 10 s and when it is
+    wanted; GPU memory is asked as often.
+    """
 
     def __init__(self, ctx: StepContext, launched: Launched, begin: Mark | None = None) -> None:
         self._ctx = ctx
@@ -71,34 +42,110 @@ class Watched:
         self._full_at = float("-inf")
         self._gpus_at = float("-inf")
         self._gpu_tool = True
+        self._history = launched.attached and begin is None
+        self.inquiry = Inquiry(ctx)
 
     def look(self) -> Sample:
         """One sample. A helper that does not answer in time is blindness, not an unreachable host: the link may still be alive."""
-        state = self.launched.state
         now = self._ctx.clock.monotonic()
-        full, gpus = now - self._full_at >= FULL_LOOK_S, self._gpu_tool and now >= self._gpus_at
-        spec: dict[str, Any] = {
-            "run": self._ctx.run.id,
-            "server": state.id,
-            "pid": state.pid,
-            "start": state.start,
-            "log": {"path": state.log, "inode": self._inode, "offset": self._offset},
-            "threads": full,
-            "gpus": gpus,
-        }
-        if self.launched.port is not None:
-            spec["port"] = self.launched.port
+        full = self.inquiry.counts or now - self._full_at >= FULL_LOOK_S
+        gpus = self._gpu_tool and now >= self._gpus_at
+        past = self._past() if self._history else None
         try:
-            sample = self._ctx.host.sample(spec, timeout_s=90.0 if gpus else 30.0)
+            sample = self._ctx.host.sample(self._spec(full, gpus, self.inquiry.kernel), timeout_s=90.0 if gpus else 30.0)
         except (CallTimeout, RemoteError) as problem:
             return blind_sample(self._ctx, self.launched.state.id, problem.summary)
         self._full_at = now if full else self._full_at
         if gpus:
             self._gpu_tool = not isinstance(sample.gpus, Absent)
             self._gpus_at = now + (BLIND_TOOL_S if isinstance(sample.gpus, Blind) else FULL_LOOK_S)
+        if not self.launched.state.log:
+            sample = msgspec.structs.replace(sample, log=Blind(self.launched.log_note or "no log is known"))
         if isinstance(sample.log, Seen):
             self._inode, self._offset = sample.log.value.inode, sample.log.value.end
-        return sample
+            if past is not None:
+                log = msgspec.structs.replace(sample.log.value, lines=past + sample.log.value.lines, offset=0)
+                sample = msgspec.structs.replace(sample, log=Seen(log))
+        return self.inquiry.join(sample, full)
+
+    def _spec(self, full: bool, gpus: bool, kernel: bool) -> dict[str, Any]:
+        state = self.launched.state
+        spec: dict[str, Any] = {
+            "run": self._ctx.run.id if self.launched.run is None else self.launched.run,
+            "server": state.id,
+            "pid": state.pid,
+            "start": state.start,
+            "threads": full,
+            "full": full,
+            "kernel": kernel,
+            "gpus": gpus,
+        }
+        if state.log:
+            spec["log"] = {"path": state.log, "inode": self._inode, "offset": self._offset}
+        if self.launched.port is not None:
+            spec["port"] = self.launched.port
+        return spec
+
+    def _past(self) -> tuple[str, ...] | None:
+        """What the log of a server that was up already says of its start: the lines that mark phases, and the last of all.
+
+        Read once. The next sample goes on where this reading ended.
+        """
+        self._history = False
+        state = self.launched.state
+        if not state.log:
+            return None
+        try:
+            tail = self._ctx.host.read(state.log, -TAIL_BYTES, TAIL_BYTES)
+            end = Mark(tail.inode, max(0, tail.size - len(tail.data)))
+            marks = _mark_pattern(self.launched.profile)
+            found = self._ctx.host.scan(state.log, marks, end=end, most=MOST_MARKS).matches if marks and end.size else ()
+        except (CallTimeout, RemoteError):
+            return None  # the sample says why the log cannot be read
+        whole = tail.data.rfind(b"\n") + 1
+        self._inode, self._offset = tail.inode, end.size + whole
+        lines = re.split(rb"[\r\n]+", tail.data[:whole])
+        last = [line.decode("utf-8", "backslashreplace")[:LONGEST_LINE] for line in lines[1 if end.size else 0 :] if line]
+        return (*(match.line for match in found), *last[-MOST_MARKS:])
+
+
+def _mark_pattern(profile: Profile) -> str:
+    """What marks a phase or readiness in this profile's logs; empty when nothing does."""
+    parts = [profile.ready, *(text for phase in profile.phases for text in (phase.mark, phase.begin, phase.end))]
+    return "|".join(f"(?:{re.sub(r'[(][?]P<[^>]*>', '(?:', part)})" for part in parts if part)
+
+
+class ServerGoal:
+    """A goal that `judge` decides, on samples of a server (`watched` None: of a bare URL). Subclasses look and ask."""
+
+    profile: Profile
+    watched: Watched | None
+
+    def question(self, final: bool) -> Question:
+        """What the wait wants to know."""
+        raise NotImplementedError
+
+    def judge(self, samples: Sequence[Sample], now: float, *, final: bool) -> Diagnosis | None:
+        """What the samples prove."""
+        return judge(samples, self.profile, self.question(final), now)
+
+    def moved(self, samples: Sequence[Sample]) -> tuple[str | None, str]:
+        """Phase, and what moved last."""
+        return moved(samples, self.profile, self.question(False), samples[-1].t)
+
+    def want(self, looks: tuple[str, ...]) -> None:
+        """A suspicion asks for these looks."""
+        if self.watched is not None:
+            self.watched.inquiry.want(looks)
+
+    def inquiring(self) -> bool:
+        """Whether one of them is still to come."""
+        return self.watched is not None and self.watched.inquiry.under_way
+
+    def close(self) -> None:
+        """End what is still under way."""
+        if self.watched is not None:
+            self.watched.inquiry.close()
 
 
 def blind_sample(ctx: StepContext, server: str, reason: str) -> Sample:
@@ -142,6 +189,8 @@ def base_url(launched: Launched | None, url: str | None) -> str | None:
 
 def begin_mark(ctx: StepContext, launched: Launched) -> Mark | None:
     """Where the server's log stands now; None when it cannot be asked."""
+    if not launched.state.log:
+        return None
     try:
         return ctx.host.marks([launched.state.log]).get(launched.state.log)
     except HostError:

@@ -220,6 +220,10 @@ class LocalContext:
         """A profile by name; an empty one where the test gave none."""
         return self.profiles.get(name) or Profile(profile=name)
 
+    def known_profiles(self) -> list[Profile]:
+        """Those that the test gave."""
+        return list(self.profiles.values())
+
     def protected_runs(self) -> frozenset[str]:
         """This run only."""
         return frozenset({self.run.id})
