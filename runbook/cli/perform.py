@@ -14,12 +14,14 @@ from typing import Any
 
 import click
 
-from runbook.cli import load, report, store
+from runbook.cli import report, store
+from runbook.cli.profiles import profiles
 from runbook.engine.journal import Journal, JournalError, load_events
 from runbook.engine.redact import Mask
 from runbook.engine.runtime import Options, Runtime
 from runbook.hosts.base import CancelToken, ConnectFailed, Host
 from runbook.model.clock import Clock
+from runbook.model.event import AnyEvent
 from runbook.model.playbook import Playbook, Target
 from runbook.model.verdict import EXIT_CODES
 from runbook.render.html import html
@@ -36,12 +38,14 @@ def runtime(
         journal = Journal(Path(options.dir), clock, Mask(secrets), first=first)
     except JournalError as problem:
         raise click.UsageError(f"{problem}: name another folder with --out, or set XDG_STATE_HOME") from problem
+    known = profiles(str(Path(cwd or "") / playbook.file))
     return Runtime(
         playbook=playbook,
         options=options,
         journal=journal,
         table=TABLE,
-        profile=functools.cache(load.read_profile),
+        profile=known.read,
+        profiles=known.all,
         connect=functools.partial(connect, clock, Path(cwd) if cwd else None),
         secrets=secrets,
         environ=os.environ,
@@ -102,12 +106,17 @@ def leave(options: Options, as_json: bool, left: list[str]) -> None:
 def finish(folder: Path, as_json: bool) -> int:
     """Write the transcripts; print the object or where they are; answer the exit code."""
     events = load_events(folder)
-    (folder / "transcript.md").write_text(markdown(events), encoding="utf-8")
-    (folder / "transcript.html").write_text(html(events), encoding="utf-8")
-    report.at_the_end(folder, events, os.environ)
+    write(folder, events)
     answer = summary(events, str(folder), store.transcripts(folder))
     if as_json:
         click.echo(json.dumps(answer, ensure_ascii=False))
     else:
         click.echo(f"transcript: {folder / 'transcript.html'}")
     return int(answer["exit_code"])
+
+
+def write(folder: Path, events: list[AnyEvent]) -> None:
+    """Write the transcripts."""
+    (folder / "transcript.md").write_text(markdown(events), encoding="utf-8")
+    (folder / "transcript.html").write_text(html(events), encoding="utf-8")
+    report.at_the_end(folder, events, os.environ)
