@@ -12,7 +12,7 @@ from runbook.cli.sources import PACKAGE
 from runbook.model.answer import InvalidAnswer, RunAnswer
 from runbook.model.event import AnyEvent
 from runbook.playbook.reference import steps_page
-from runbook.playbook.schema import DIALECT, playbook_schema
+from runbook.playbook.schema import DIALECT, playbook_schema, profile_schema
 from runbook.steps import TABLE
 
 ROOT = PACKAGE.parent
@@ -22,6 +22,11 @@ REPAIR = "make generate"
 def schema_text() -> str:
     """The playbook's schema as it is committed."""
     return _text(playbook_schema(TABLE))
+
+
+def profile_text() -> str:
+    """The schema of an engine profile as it is committed."""
+    return _text(profile_schema())
 
 
 def _text(schema: dict[str, Any]) -> str:
@@ -42,7 +47,7 @@ def run_schema() -> dict[str, Any]:
 
 def generated() -> dict[Path, str]:
     """Every generated file and what it should hold."""
-    schemas = {"playbook": schema_text(), "run": _text(run_schema()), "events": _text(events_schema())}
+    schemas = {"playbook": schema_text(), "profile": profile_text(), "run": _text(run_schema()), "events": _text(events_schema())}
     return {
         **{ROOT / "schemas" / f"{name}.schema.json": text for name, text in schemas.items()},
         ROOT / "docs" / "reference" / "steps.md": steps_page(TABLE),

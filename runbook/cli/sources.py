@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,18 @@ def load(name: str, overrides: Sequence[str] = (), roles: Sequence[str] = ()) ->
     values, found = read_overrides(overrides, read_bounded)
     playbook, diagnostics, file = load_with(name, values, read_roles(roles))
     return (None if found else playbook), found + diagnostics, file
+
+
+def check_file(name: str, overrides: Sequence[str] = ()) -> list[Diagnostic]:
+    """What is wrong with a playbook, or with an engine profile: a file with `profile:` and without `runbook:` at its left edge."""
+    file = locate(name)
+    try:
+        source = read_bounded(file)
+    except OSError:
+        source = b""
+    if re.search(rb"^profile:", source, re.MULTILINE) and not re.search(rb"^runbook:", source, re.MULTILINE):
+        return profiles(file).check(file, source)[1]
+    return load(name, overrides)[1]
 
 
 def load_with(name: str, overrides: Mapping[str, Any], roles: Mapping[str, Sequence[str]]) -> tuple[Playbook | None, list[Diagnostic], str]:

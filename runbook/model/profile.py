@@ -89,6 +89,16 @@ class Graphs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     eager: Annotated[tuple[str, ...], Meta(description="flags of the launch command that switch capture off")] = ()
 
 
+class Counters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the engine counts its work, as Prometheus text; several names are added up. Without labels, or over all labels."""
+
+    path: Annotated[str, Meta(description="path of a GET without side effects")] = "/metrics"
+    tokens: Annotated[tuple[str, ...], Meta(description="counters of prompt and generated tokens")] = ()
+    steps: Annotated[tuple[str, ...], Meta(description="counters of forward passes or training steps")] = ()
+    running: Annotated[tuple[str, ...], Meta(description="gauges of requests that are being worked on")] = ()
+    waiting: Annotated[tuple[str, ...], Meta(description="gauges of requests that wait")] = ()
+
+
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All that the engine knows about one kind of server. Source of the figures: docs/concepts/profiles.md."""
 
@@ -112,4 +122,5 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     cause: Annotated[dict[str, Regex], Meta(description="fatal lines that are causes, by crash kind")] = {}
     effect: Annotated[dict[str, Regex], Meta(description="fatal lines that only follow from a cause")] = {}
     degraded: Annotated[dict[str, Regex], Meta(description="lines of a server that is up and does less than it should")] = {}
+    engine: Annotated[Counters, Meta(description="its own counters of work, by which a hang is told from an idle server")] = Counters()
     metrics: Annotated[dict[str, Any], Meta(description="metric name to its sources: response path, `/metrics` name, log regex")] = {}

@@ -14,7 +14,7 @@ from runbook.model.profile import Profile
 from runbook.playbook.convert import dec_hook
 from runbook.playbook.near import suggestion
 from runbook.playbook.problems import Problems, has_errors
-from runbook.playbook.profile_checks import contradictions
+from runbook.playbook.profile_checks import contradictions, sound
 from runbook.playbook.shape import Shape, type_of
 
 
@@ -52,6 +52,7 @@ def load_profile(
         return None, problems.sorted()
     shape = Shape().visit(type_of(Profile), document.data)
     problems.add_misfits(shape.misfits)
+    broken: list[Any] = []
     for leaf in shape.leaves:
         if "${{" in leaf.text:
             problems.add("expression", "a profile has no expressions", leaf.path)
@@ -59,11 +60,11 @@ def load_profile(
             _, fault = compiled(leaf.text)
             if fault:
                 problems.add("regex", fault, leaf.path)
+                broken.append(leaf.path)
     base = _base(problems, document.data.get("extends"), find, names, (*without, file))
-    if has_errors(problems.found):
-        return None, problems.sorted()
-    data = merged(base, document.data)
-    contradictions(problems, data)
+    own = sound(document.data, [misfit.path for misfit in shape.misfits], broken)
+    data = merged(base, own)
+    contradictions(problems, own, data)
     if has_errors(problems.found):
         return None, problems.sorted()
     return msgspec.convert(data, Profile, dec_hook=dec_hook), problems.sorted()
@@ -87,7 +88,7 @@ def _phases(before: list[Any], own: list[Any]) -> list[Any]:
     """A phase of the same id is changed in its place; a new one is put after the last that was changed, else at the end."""
     found = list(before)
     place = len(found)
-    for phase in own:
+    for phase in filter(None, own):
         at = next((index for index, one in enumerate(found) if one["id"] == phase["id"]), None)
         if at is None:
             found.insert(place, phase)

@@ -14,6 +14,7 @@ import msgspec
 import msgspec.inspect as mi
 
 from runbook.lang.yaml_loader import load
+from runbook.model.profile import Profile
 from runbook.model.units import UNIT_TYPES
 from runbook.playbook.keys import BlockKeys, CommonKeys, PlaybookKeys
 from runbook.playbook.shape import UNIT_EXAMPLES, UNIT_WORDS, bare
@@ -45,6 +46,11 @@ def playbook_schema(table: Mapping[str, type[msgspec.Struct]]) -> dict[str, Any]
         **top,
         "$defs": {"step": node, **{name: step_schema(table[name]) for name in sorted(table)}},
     }
+
+
+def profile_schema() -> dict[str, Any]:
+    """The schema of an engine profile."""
+    return {"$schema": DIALECT, "title": "runbook engine profile", **struct_schema(mi.type_info(Profile), expressions=False)}
 
 
 def _nest(schema: dict[str, Any], *keys: str) -> None:
