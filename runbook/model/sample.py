@@ -52,11 +52,15 @@ class ThreadSample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileSample(msgspec.Struct, frozen=True, kw_only=True):
-    """An open regular file: its path, the descriptor's offset (0 for mapped files, still for `pread`) and the file's size, bytes."""
+    """An open regular file: its path, the descriptor's offset (0 for mapped files, still for `pread`) and the file's size, bytes.
+
+    The log and what a process writes its output to are left out. `writing`: it is open for writing.
+    """
 
     path: str
     offset: int
     size: int
+    writing: bool = False
 
 
 class PipeSample(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +153,9 @@ class StackSample(msgspec.Struct, frozen=True, kw_only=True):
 class CollectiveSample(msgspec.Struct, frozen=True, kw_only=True):
     """What a communicator says of one rank: the operation it is in and its sequence number (NCCL RAS or torch's flight recorder).
 
-    `state`: started, completed, unresponsive, dead, initialising or empty. `look`: 1 or 2.
+    `state`: started, completed, unresponsive, dead, initialising or empty. `look`: 1 or 2. Of flight: the last collective that the rank
+    entered, completed when it has left it. Of RAS: `sequence` is how many operations the rank has launched, `operation` how many of each
+    kind, `state` empty while it answers.
     """
 
     group: str

@@ -17,7 +17,10 @@ Scope = Optional[Tuple[int, int]]
 
 
 class Stat(NamedTuple):
-    """The fields of /proc/PID/stat that are used. `start` is field 22, in ticks since boot."""
+    """The fields of /proc/PID/stat that are used. `start` is field 22, in ticks since boot.
+
+    `faults`: minor and major page faults. `exit_status`: as wait(2) gives it, 0 also where it is not ours to read.
+    """
 
     pid: int
     comm: str
@@ -30,6 +33,8 @@ class Stat(NamedTuple):
     threads: int
     start: int
     rss: int
+    faults: int
+    exit_status: int
 
 
 def read_bytes(path: str, most: int = 1 << 20) -> Optional[bytes]:
@@ -73,6 +78,8 @@ def parse_stat(raw: bytes) -> Stat:
         threads=int(rest[17]),
         start=int(rest[19]),
         rss=int(rest[21]) * PAGE,
+        faults=int(rest[7]) + int(rest[9]),
+        exit_status=int(rest[49]) if len(rest) > 49 else 0,
     )
 
 

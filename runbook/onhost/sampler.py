@@ -4,7 +4,8 @@ import os
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
-from . import keeper_link, process_look, procs, tree
+from . import full_look, keeper_link, procs, tree
+from .eyes import Eyes
 from .listeners import listeners
 from .log_gain import gain
 from .ops_gpu import gpus
@@ -19,7 +20,10 @@ Outcome = Dict[str, Any]
 
 
 def sample(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any], bytes]:
-    """What `args` asks for: {run, server, pid, start, log, port, gpus, threads}, each optional. The engine sets `t` and `check`."""
+    """What `args` asks for: {run, server, pid, start, log, port, gpus, threads, full, folders, kernel}, each optional.
+
+    `full`: what the processes have open, sockets, locks, disks, and the growth of `folders`. The engine sets `t` and `check`.
+    """
     now = time.time()
     found: Dict[str, Any] = {
         "t": now,
@@ -33,18 +37,21 @@ def sample(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any],
         subject = Subject(ctx, args)
         ours = subject.pids()
         found["exit"] = subject.exit()
-        found["processes"] = _processes(subject.table, ours, bool(args.get("threads")))
+        found.update(_processes(subject.table, ours, args, now))
     if args.get("log"):
         found["log"] = gain(args["log"])
     if args.get("port"):
         found["listeners"] = _listeners(ctx, args, ours)
     if args.get("gpus"):
         found["gpus"] = _gpus(ctx)
+    if args.get("kernel"):
+        found["kernel"] = EYES.kernel.since(int(args.get("start") or 0))
     found["pressure"] = pressure()
     return found, b""
 
 
 OPS = {"sample": sample}
+EYES = Eyes()
 
 
 class Subject:
@@ -93,11 +100,18 @@ class Subject:
         )
 
 
-def _processes(table: tree.Table, pids: Set[int], threads: bool) -> Outcome:
+def _processes(table: tree.Table, pids: Set[int], args: Dict[str, Any], now: float) -> Dict[str, Outcome]:
     if not pids:
-        return absent("no process of it is left")
-    shown = sorted(pids)[:MOST_PROCESSES]
-    return seen([process_look.look(table[pid], threads) for pid in shown])
+        return {"processes": absent("no process of it is left")}
+    shown = [table[pid] for pid in sorted(pids)[:MOST_PROCESSES]]
+    with EYES.lock:
+        EYES.forget()
+        rows = EYES.cheap(shown, bool(args.get("threads")))
+        found = {"processes": seen(rows)}
+        if args.get("full"):
+            log = args["log"]["path"] if args.get("log") else ""
+            found.update(full_look.look(EYES, rows, table, args.get("folders") or (), log, now))
+    return found
 
 
 def _listeners(ctx: Any, args: Dict[str, Any], ours: Set[int]) -> Outcome:

@@ -16,6 +16,7 @@ from keeper_kit import Site, until
 
 from runbook.model.sample import Absent, Blind, ExitSample, Sample, Seen
 from runbook.onhost import log_gain, process_look, procs
+from runbook.onhost.rights import Rights
 
 TREE = """
 import os, sys, time
@@ -51,7 +52,7 @@ def test_the_whole_tree_is_seen_with_ranks_bytes_zombies_and_daemons(site):
     daemon = int(until(lambda: site.log("server")).split()[1])
 
     def shape():
-        processes = sample(site, state).processes.value
+        processes = sample(site, state, full=True).processes.value
         named = sorted(item.title for item in processes if item.title.startswith("sched_TP") and item.state != "Z")
         settled = named == ["sched_TP0", "sched_TP1", "sched_TP2"] and any(item.state == "Z" for item in processes)
         return processes if settled else None
@@ -90,11 +91,11 @@ def test_mapped_weights_count_resident_bytes_only(tmp_path):
     file.write_bytes(bytes(4 << 20))
     with open(file, "rb") as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         mapped.madvise(mmap.MADV_RANDOM)
-        stat = procs.read_stat(os.getpid())
-        before = process_look.mapped_weights(stat)["value"]
+        stat, rights = procs.read_stat(os.getpid()), Rights()
+        before = process_look.mapped_weights(stat, rights)["value"]
         assert before < 4 << 20
         sum(mapped[at] for at in range(0, len(mapped), mmap.PAGESIZE))
-        assert process_look.mapped_weights(stat) == {"type": "seen", "value": 4 << 20}
+        assert process_look.mapped_weights(stat, rights) == {"type": "seen", "value": 4 << 20}
 
 
 def test_smaps_of_other_files_do_not_count():

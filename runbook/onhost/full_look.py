@@ -1,0 +1,83 @@
+"""The costly part of a look: what the server's processes have open, with whom they are connected, what they lock, where they write."""
+
+import os
+from typing import Any, Dict, Iterable, List, Optional, Set
+
+from . import careful, folders, lock_table, pipes, procs, sockets
+from .eyes import Eyes, Row
+from .open_files import Key
+from .process_look import Held
+from .sources import absent, blind, seen
+
+MOST_PEERS = 16
+PEER_THREADS = 200  # a peer with more is looked at without them
+Table = Dict[int, procs.Stat]
+
+
+def look(eyes: Eyes, rows: List[Row], table: Table, watched: Iterable[str], log: str, now: float) -> Dict[str, Any]:
+    """Complete the processes' `rows` and answer the sources that a full look has. `watched`: folders that may grow."""
+    tree = {row["pid"] for row in rows}
+    held = _complete(eyes, rows, table, _key_of(log))
+    found = sockets.find(tree, eyes.holders)
+    walks, problems = folders.walk_all(watched)
+    lock_files = [lock for walk in walks for lock in walk.locks]
+    lock_files += folders.beside(folder for one in held.values() for folder in one.folders)
+    paths = {key: path for one in held.values() for key, path in one.files.items()}
+    names = {end.name for one in held.values() for end in one.pipes} | set(found.twins.values())
+    names |= set(paths.values()) | {lock.path for lock in lock_files}
+    complete = eyes.holders.search(names, table, tree, eyes.rights)
+    for row in rows:
+        row.setdefault("pipes", seen(pipes.rows(held[row["pid"]].pipes, eyes.holders, complete)))
+    locks = lock_table.rows(tree, paths, table, eyes.holders, complete)
+    connected = sockets.rows(found, eyes.holders)
+    refused = _refusal(rows)
+    return {
+        "sockets": refused or seen(connected),
+        "locks": refused or seen(locks + folders.lock_rows(lock_files, eyes.holders, complete, now)),
+        "folders": folders.growth(walks, problems, now) if watched else blind("not asked"),
+        "disks": folders.disks([*([os.path.dirname(log)] if log else []), *watched, "/dev/shm"]),
+        "peers": _peers(eyes, table, tree, _peer_pids(rows, connected, locks)),
+    }
+
+
+def _complete(eyes: Eyes, rows: List[Row], table: Table, log: Optional[Key]) -> Dict[int, Held]:
+    held = {}
+    for row in rows:
+        stat = table[row["pid"]]
+        more, held[stat.pid] = eyes.of(stat).full(stat, eyes.rights, eyes.holders, log)
+        row.update(more)
+    return held
+
+
+def _key_of(log: str) -> Optional[Key]:
+    """Which file the log is."""
+    try:
+        info = careful.read(("stat", log), lambda: os.stat(log)) if log else None
+    except (OSError, careful.Stuck):
+        return None
+    return (info.st_dev, info.st_ino) if info is not None else None
+
+
+def _refusal(rows: List[Row]) -> Optional[Dict[str, Any]]:
+    """Why the descriptors of not one process of the tree could be read; None when some could."""
+    answers = [row["files"] for row in rows]
+    if answers and all(answer["type"] == "blind" for answer in answers):
+        return dict(answers[0])
+    return None
+
+
+def _peer_pids(rows: List[Row], connected: List[Row], locks: List[Row]) -> Set[int]:
+    pids = {row["peer_pid"] for row in connected} | {lock["holder"] for lock in locks if lock["waiters"]}
+    for row in rows:
+        if row["pipes"]["type"] == "seen":
+            pids |= {peer for end in row["pipes"]["value"] for peer in end["peers"]}
+    return {pid for pid in pids if pid is not None}
+
+
+def _peers(eyes: Eyes, table: Table, tree: Set[int], pids: Set[int]) -> Dict[str, Any]:
+    """Those outside the tree; we ourselves and who asks us are nobody that a server waits for."""
+    outside = [table[pid] for pid in sorted(pids - tree - {os.getpid(), os.getppid()}) if pid in table][:MOST_PEERS]
+    if not outside:
+        return absent("none of its sockets, pipes and locks leads to another process of this host")
+    few = {stat.pid for stat in outside if stat.threads <= PEER_THREADS}
+    return seen([eyes.cheap([stat], stat.pid in few)[0] for stat in outside])
