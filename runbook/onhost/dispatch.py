@@ -43,6 +43,7 @@ OPS = {
     "undo": ("patch", "restore", "undo_list"),
     "sampler": ("sample",),
     "stacks": ("stacks", "put_py_spy"),
+    "collectives": ("collectives",),
 }
 """Which module has which operations; each module has `OPS = {"name": function(ctx, args, blob) -> (data, blob)}`."""
 

@@ -37,6 +37,12 @@ def interpreter_folders(pid: int) -> List[str]:
     return [folder for folder in dict.fromkeys(found) if folder]
 
 
+def has_python(pid: int) -> bool:
+    """Whether it runs Python, as far as its mapped files show it; true when they are not ours to read."""
+    maps = procs.read_bytes("/proc/%d/maps" % pid, 16 << 20)
+    return maps is None or b"python" in maps or b"python" in (procs.read_link("/proc/%d/exe" % pid) or "").encode("utf-8", "replace")
+
+
 def may_run(path: str) -> bool:
     """Whether it is a program that another account cannot have put there: we may be root, and the target somebody else's."""
     try:

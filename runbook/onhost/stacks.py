@@ -9,11 +9,10 @@ import os
 import stat
 import time
 import zlib
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from . import files, procs, py_spy
 from .errors import OpError
-from .process_look import thread_looks
 from .sources import absent, blind, seen
 from .together import together
 
@@ -21,7 +20,7 @@ TOTAL_S = 8.0
 EACH_S = 5.0
 SETTLE_S = 0.05
 D_LOOKS = 3  # a healthy disk read is in D state for a moment too
-MOST_WCHANS = 200  # threads of one process
+MOST_THREADS = 200  # of one process
 MOST_BINARY = 64 << 20
 
 
@@ -86,6 +85,8 @@ def _look(ctx: Any, target: Target, deadline: float) -> Look:
     note, wants = "", False
     if _waits_in_kernel(target.pid):
         note = "a thread of it is in D state: its memory is not read, since the reader could wait with it"
+    elif not py_spy.has_python(target.pid):
+        note = "it runs no Python"
     else:
         tool = py_spy.find(target.pid, ctx.state_dir)
         left_s = deadline - time.monotonic()
@@ -118,32 +119,34 @@ def _waits_in_kernel(pid: int) -> bool:
     return bool(stuck)
 
 
-def _blocked(pid: int) -> Any:
+def _blocked(pid: int) -> Set[int]:
+    return {stat.pid for stat in _threads(pid) if stat.state == "D"}
+
+
+def _threads(pid: int) -> List[procs.Stat]:
+    """Its threads, main one first; here a thread's own id stands in `pid`."""
+    folder = "/proc/%d/task" % pid
     try:
-        tids = [int(name) for name in os.listdir("/proc/%d/task" % pid)]
+        tids = sorted(int(name) for name in os.listdir(folder))
     except OSError:
-        return set()
-    states = ((tid, procs.read_bytes("/proc/%d/task/%d/stat" % (pid, tid), 4096)) for tid in tids)
-    return {tid for tid, raw in states if raw and procs.parse_stat(raw).state == "D"}
+        return []
+    raw = (procs.read_bytes("%s/%d/stat" % (folder, tid), 4096) for tid in tids[:MOST_THREADS])
+    return [procs.parse_stat(text) for text in raw if text]
 
 
 def wait_channels(target: Target, note: str) -> List[Dict[str, Any]]:
     """One frame a thread: where it waits in the kernel, or that it runs. Threads whose channel is hidden from us are left out."""
     rows = []
-    for thread in thread_looks(target.pid)[:MOST_WCHANS]:
-        hidden = thread["wchan"] in ("", "0")
-        frame = "running" if hidden and thread["state"] == "R" else "" if hidden else thread["wchan"]
+    for thread in _threads(target.pid):
+        raw = procs.read_bytes("/proc/%d/task/%d/wchan" % (target.pid, thread.pid), 4096) or b"0"
+        wchan = raw.decode("ascii", "replace").strip()
+        frame = wchan if wchan != "0" else "running" if thread.state == "R" else ""
         if frame:
-            main = thread["tid"] == target.pid
-            rows.append(_row(target, "wchan", tid=thread["tid"], thread=_comm(target.pid, thread["tid"]), main=main, frames=[frame]))
+            main = thread.pid == target.pid
+            rows.append(_row(target, "wchan", tid=thread.pid, thread=thread.comm, main=main, frames=[frame]))
             if main:
                 rows[-1]["note"] = note
     return rows
-
-
-def _comm(pid: int, tid: int) -> str:
-    raw = procs.read_bytes("/proc/%d/task/%d/comm" % (pid, tid), 4096) or b""
-    return raw.decode("utf-8", "replace").strip()
 
 
 def _row(target: Target, source: str, **thread: Any) -> Dict[str, Any]:
