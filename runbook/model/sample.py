@@ -81,7 +81,7 @@ class PipeSample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SocketSample(msgspec.Struct, frozen=True, kw_only=True):
-    """A TCP connection of the tree. `received`, `sent`: bytes since it was opened, null where the kernel was not asked.
+    """A TCP socket of the tree, in state LISTEN too. `received`, `sent`: bytes since it was opened, null where the kernel was not asked.
 
     `local` and `peer` are address:port; `state` as in ss (ESTAB, SYN-SENT, CLOSE-WAIT, …); `quiet_s`: since the last byte came.
     `peer_pid`: the process at the other end when it is on this host and visible.

@@ -19,7 +19,7 @@ _PORTS = struct.Struct("!HH")
 _COUNTS = struct.Struct("=IIIII")  # expires, rqueue, wqueue, uid, inode
 _TCP_INFO_LAST_DATA_RECV = 52
 _TCP_INFO_BYTES = 120  # u64 bytes_acked, u64 bytes_received
-_LISTEN, _TIME_WAIT = 10, 6
+_TIME_WAIT = 6
 MOST_READS = 4096
 
 STATES = (
@@ -51,7 +51,7 @@ def connections() -> List[Connection]:
 
 
 def _dump(family: int) -> Iterator[Connection]:
-    states = ~(1 << _LISTEN | 1 << _TIME_WAIT) & 0xFFF
+    states = ~(1 << _TIME_WAIT) & 0xFFF
     question = struct.pack("=BBBBI48x", family, socket.IPPROTO_TCP, 1 << (_INET_DIAG_INFO - 1), 0, states)
     header = _HEADER.pack(_HEADER.size + len(question), _SOCK_DIAG_BY_FAMILY, _REQUEST_DUMP, 1, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG) as link:

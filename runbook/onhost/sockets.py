@@ -1,4 +1,4 @@
-"""TCP connections of the server's processes, with byte counters where the kernel gives them."""
+"""TCP sockets of the server's processes, those that listen too, with byte counters where the kernel gives them."""
 
 from typing import Any, Dict, Iterable, List, NamedTuple, Set
 
@@ -9,7 +9,7 @@ from .sock_diag import STATES, Connection
 
 MOST_SOCKETS = 200
 _MOST_TABLE = 16 << 20
-_SKIPPED = (6, 10)  # TIME-WAIT, LISTEN
+_SKIPPED = (6,)  # TIME-WAIT
 
 
 class Found(NamedTuple):
