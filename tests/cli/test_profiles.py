@@ -53,7 +53,7 @@ def test_a_broken_profile_is_a_usage_error_with_its_place(work):
     path = put(work / "profiles", "profile: mine\nnoise: ['(']\n")
     with pytest.raises(click.UsageError, match=rf"{path.name}:2:9: error\[regex\]"):
         profiles("book.yaml").read("mine")
-    with pytest.raises(click.UsageError, match="no profile `yours`; there are: .*sglang"):
+    with pytest.raises(click.UsageError, match=r"no profile `yours`; there are: .*sglang"):
         profiles("book.yaml").read("yours")
     assert profiles("book.yaml").known("mine") is profiles("book.yaml").known("yours") is None
 
