@@ -33,6 +33,7 @@ COMMANDS: dict[str, Entry] = {
     "runs": Entry("runs", "List the runs on this machine."),
     "show": Entry("show", "Show what a run did and why it ended so."),
     "report": Entry("report", "Write a run as Markdown, HTML, JUnit, JSON, a trace or a zip."),
+    "judge": Entry("judge", "Derive the verdicts of a recorded run again; show the rules' trail."),
     "compare": Entry("compare", "Show what differs between two runs, or a run and the last good ones."),
     "cancel": Entry("cancel", "End a suspended run: its cleanup, then what is still owed."),
     "restore": Entry("restore", "Undo patches: of a run, or all that are open on a host."),

@@ -16,10 +16,34 @@ import msgspec
 
 from runbook.engine.redact import Mask
 from runbook.model.clock import Clock
-from runbook.model.event import ActionEnded, AnyEvent, Event, EvidenceSaved, HostConnected, Moved, PhaseReached, SampleTaken, StepEnded
+from runbook.model.event import (
+    ActionEnded,
+    AnyEvent,
+    Event,
+    EvidenceSaved,
+    HostConnected,
+    Moved,
+    PhaseReached,
+    SampleTaken,
+    StepEnded,
+    Suspected,
+    WaitBegan,
+    WaitEnded,
+)
 
 EVENTS = "events.jsonl"
-RIDES_ON_THE_NEXT = (ActionEnded, EvidenceSaved, HostConnected, Moved, PhaseReached, SampleTaken, StepEnded)
+RIDES_ON_THE_NEXT = (
+    ActionEnded,
+    EvidenceSaved,
+    HostConnected,
+    Moved,
+    PhaseReached,
+    SampleTaken,
+    StepEnded,
+    Suspected,
+    WaitBegan,
+    WaitEnded,
+)
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(AnyEvent).decode

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
-from runbook.diagnose.thin import carry_log
 from runbook.engine.doubt import Doubt, ended_on_suspicion
+from runbook.engine.memory import Memory
+from runbook.engine.thread_rows import Packer
 from runbook.hosts.base import Cancelled, CancelToken, Unreachable
 from runbook.model.clock import Clock
-from runbook.model.event import Event, Moved, PhaseReached, SampleTaken
+from runbook.model.event import Event, Moved, PhaseReached, SampleTaken, WaitEnded
 from runbook.model.sample import Absent, Sample, Seen
 from runbook.model.verdict import Diagnosis
 from runbook.steps.base import Goal, Judged, TellsRanks
 
-KEEP_S = 120.0
-"""The journal keeps all samples of this time before a verdict …"""
-THIN_S = 30.0
-"""… and one in this time before that."""
 SPEAK_S = 10.0
 """At most one `moved` event in this time."""
 
@@ -42,51 +38,31 @@ class Waiter(Protocol):
         ...
 
 
-class Memory:
-    """Samples that `judge` sees: all of the last 120 s, and one every 30 s before; log lines of the others are carried on."""
-
-    def __init__(self) -> None:
-        self._old: list[Sample] = []
-        self._recent: deque[Sample] = deque()
-
-    def add(self, sample: Sample) -> None:
-        """Take a sample in and thin out what has become old. The first one always stays."""
-        self._recent.append(sample)
-        while self._recent[0].t < sample.t - KEEP_S:
-            oldest = self._recent.popleft()
-            if not self._old or oldest.t - self._old[-1].t >= THIN_S:
-                self._old.append(oldest)
-            else:
-                self._recent[0] = carry_log(oldest, self._recent[0])
-
-    def view(self) -> list[Sample]:
-        """The samples, oldest first."""
-        return [*self._old, *self._recent]
-
-
 def watch(goal: Goal, waiter: Waiter) -> Diagnosis:
     """Look until the goal is judged or the box ends; then the goal must answer. Raises Cancelled on Ctrl-C."""
-    memory = Memory()
+    record = _Record(waiter)
     speaker = _Speaker(waiter)
     doubt = Doubt(goal, waiter) if isinstance(goal, Judged) else None
     began = waiter.clock.monotonic()
-    while True:
-        if waiter.cancel.is_set():
-            raise Cancelled("interrupted while waiting")
-        turn = waiter.clock.monotonic()
-        sample = _look(goal, waiter)
-        memory.add(sample)
-        ends = "box" if waiter.remaining_s() <= 0 else "suspect" if doubt is not None and doubt.is_enough() else ""
-        waiter.emit(SampleTaken(step=waiter.step, sample=sample, ends=ends))
-        view = memory.view()
-        answer = answer_of(goal, view, sample.t, ends)
-        speaker.speak(goal, view, waiter.clock.monotonic() - began)
-        if answer is not None:
-            return answer
-        if doubt is not None:
-            doubt.look(view, sample.t)
-        spent = waiter.clock.monotonic() - turn
-        pause(waiter.clock, waiter.cancel, min(max(0.05, goal.every_s - spent), max(0.0, waiter.remaining_s())))
+    try:
+        while True:
+            if waiter.cancel.is_set():
+                raise Cancelled("interrupted while waiting")
+            turn = waiter.clock.monotonic()
+            sample = _look(goal, waiter)
+            view = record.take(sample)
+            ends = "box" if waiter.remaining_s() <= 0 else "suspect" if doubt is not None and doubt.is_enough() else ""
+            answer = answer_of(goal, view, sample.t, ends)
+            speaker.speak(goal, view, waiter.clock.monotonic() - began)
+            if answer is not None:
+                record.end(answer, ends)
+                return answer
+            if doubt is not None:
+                doubt.look(view, sample.t)
+            spent = waiter.clock.monotonic() - turn
+            pause(waiter.clock, waiter.cancel, min(max(0.05, goal.every_s - spent), max(0.0, waiter.remaining_s())))
+    finally:
+        record.close()
 
 
 def answer_of(goal: Goal, view: Sequence[Sample], now: float, ends: str) -> Diagnosis | None:
@@ -95,6 +71,38 @@ def answer_of(goal: Goal, view: Sequence[Sample], now: float, ends: str) -> Diag
     if ends and answer is None:
         raise AssertionError(f"{type(goal).__name__} gave no answer at the end of its time box")
     return ended_on_suspicion(answer) if answer is not None and ends == "suspect" else answer
+
+
+class _Record:
+    """What is remembered, and its way into the journal: each sample when it has settled, the rest when the wait ends."""
+
+    def __init__(self, waiter: Waiter) -> None:
+        self._waiter = waiter
+        self._memory = Memory()
+        self._packer = Packer()
+        self._ended: WaitEnded | None = None
+
+    def take(self, sample: Sample) -> list[Sample]:
+        """Remember a sample; answers all that `judge` sees."""
+        for settled in self._memory.add(sample):
+            self._write(settled)
+        return self._memory.view()
+
+    def end(self, answer: Diagnosis, ends: str) -> None:
+        """The wait's answer."""
+        step, host = self._waiter.step, self._waiter.target
+        self._ended = WaitEnded(step=step, host=host, verdict=answer.verdict, kind=answer.kind, rule=answer.rule, ends=ends)
+
+    def close(self) -> None:
+        """Write what the journal still lacks."""
+        for sample in self._memory.rest():
+            self._write(sample)
+        if self._ended is not None:
+            self._waiter.emit(self._ended)
+
+    def _write(self, sample: Sample) -> None:
+        packed, gone = self._packer.pack(sample)
+        self._waiter.emit(SampleTaken(t=sample.t, step=self._waiter.step, sample=packed, gone=gone))
 
 
 def pause(clock: Clock, cancel: CancelToken, seconds: float) -> None:

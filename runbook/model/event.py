@@ -114,7 +114,7 @@ class ActionEnded(Event, frozen=True, kw_only=True, tag="action_ended"):
     error: str = ""
 
 
-class WaitBegan(Event, frozen=True, kw_only=True, tag="wait"):
+class WaitBegan(Event, frozen=True, kw_only=True, tag="wait_began"):
     """A wait on a server begins: the question and the profile, as plain data, that its samples are judged by. Enough to judge again."""
 
     step: str
@@ -124,13 +124,24 @@ class WaitBegan(Event, frozen=True, kw_only=True, tag="wait"):
 
 
 class SampleTaken(Event, frozen=True, kw_only=True, tag="sample"):
-    """An observation that a verdict may rest on.
+    """An observation that a verdict may rest on. Written when it has settled: all of the last 120 s of a wait, one in 30 s before.
 
-    `ends`: why the wait had to be answered at this one: box (its time was over) or suspect (`on_suspect: fail`); else empty.
+    Threads that are as in the sample before are left out; `gone`: by pid, threads that are not there any more.
     """
 
     step: str
     sample: Sample
+    gone: dict[str, list[int]] = {}
+
+
+class WaitEnded(Event, frozen=True, kw_only=True, tag="wait_ended"):
+    """The answer of a wait, before its step makes anything of it. `ends`: why it had to answer: box, suspect, or empty: it was certain."""
+
+    step: str
+    host: str
+    verdict: str
+    kind: str | None = None
+    rule: str
     ends: str = ""
 
 
@@ -276,6 +287,7 @@ AnyEvent = Union[
     ActionStarted,
     ActionEnded,
     WaitBegan,
+    WaitEnded,
     SampleTaken,
     Suspected,
     PhaseReached,

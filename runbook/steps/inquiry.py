@@ -1,9 +1,11 @@
-"""What a suspicion asks for: counters first, then the stacks of all processes twice, 10 s apart. It stops nothing and kills nothing.
+"""What a suspicion asks for: counters first, then stacks and collectives twice, 10 s apart. It stops nothing and kills nothing.
 
 idle ── want ──> counting ── full look ──> looking(1) ── answer ──> apart ── 10 s, full look ──> looking(2) ── answer ──> idle
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import msgspec
 
@@ -31,7 +33,7 @@ class Inquiry:
         self._counted = False
         self._due = float("-inf")
         self._ended = float("-inf")
-        self._exchange: Exchange[Outcome] | None = None
+        self._exchange: Exchange[dict[str, Outcome]] | None = None
 
     def want(self, looks: tuple[str, ...]) -> None:
         """Begin, unless one is under way or has just ended; what was not wanted before begins at once."""
@@ -70,7 +72,7 @@ class Inquiry:
             self._end()
             return sample
         look, targets = self._look, _targets(sample)
-        self._exchange = Exchange(self._ctx.cancel, lambda token: self._stacks(targets, look))
+        self._exchange = Exchange(self._ctx.cancel, lambda token: self._closer(targets, look))
         return sample
 
     def close(self) -> None:
@@ -91,18 +93,21 @@ class Inquiry:
             self._look, self._counted, self._due = 2, False, self._ctx.clock.monotonic() + APART_S
         else:
             self._end()
-        return msgspec.structs.replace(sample, stacks=found)
+        return msgspec.structs.replace(sample, **found)
 
     def _end(self) -> None:
         self._look, self._ended = 0, self._ctx.clock.monotonic()
 
-    def _stacks(self, targets: list[tuple[ProcessId, int | None]], look: int) -> Outcome:
-        if not targets:
-            return Absent("no process is left")
-        try:
-            return self._ctx.host.stacks(targets, look)
-        except HostError as problem:
-            return Blind(problem.summary)
+    def _closer(self, targets: Sequence[tuple[ProcessId, int | None]], look: int) -> dict[str, Outcome]:
+        """What each wanted source says, by its field of the sample. One that fails leaves the others alone."""
+        ask = {"stacks": self._ctx.host.stacks, "collectives": self._ctx.host.collectives}
+        found: dict[str, Outcome] = {}
+        for name in sorted(self._wanted & TWICE, reverse=True):
+            try:
+                found[name] = ask[name](targets, look) if targets else Absent("no process is left")
+            except HostError as problem:
+                found[name] = Blind(problem.summary)
+        return found
 
 
 def _targets(sample: Sample) -> list[tuple[ProcessId, int | None]]:

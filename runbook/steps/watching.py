@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,10 +15,21 @@ from runbook.model.profile import Profile
 from runbook.model.sample import Absent, Blind, CheckSample, Expectation, Question, Sample, Seen
 from runbook.model.verdict import Diagnosis
 from runbook.steps.base import Launched, StepContext
+from runbook.steps.counters import EngineCounters
 from runbook.steps.inquiry import Inquiry
 
 FULL_LOOK_S = 10.0
 """GPU memory, threads and open files are read this often; they cost more than the rest."""
+CACHES = {
+    "HF_HOME": "{base}/huggingface",
+    "TRITON_CACHE_DIR": "{home}/.triton/cache",
+    "TORCH_EXTENSIONS_DIR": "{base}/torch_extensions",
+    "TORCHINDUCTOR_CACHE_DIR": "/tmp/torchinductor_{user}",
+    "VLLM_CACHE_ROOT": "{base}/vllm",
+    "FLASHINFER_WORKSPACE_BASE": "{base}/flashinfer",
+    "DG_JIT_CACHE_DIR": "{home}/.deep_gemm",
+}
+"""Variable to the default that engines and compilers use without it."""
 TAIL_BYTES = 32 * 1024
 MOST_MARKS = 150
 LONGEST_LINE = 2000
@@ -44,6 +55,7 @@ class Watched:
         self._gpu_tool = True
         self._history = launched.attached and begin is None
         self.inquiry = Inquiry(ctx)
+        self._counters = EngineCounters(ctx, launched)
 
     def look(self) -> Sample:
         """One sample. A helper that does not answer in time is blindness, not an unreachable host: the link may still be alive."""
@@ -66,7 +78,12 @@ class Watched:
             if past is not None:
                 log = msgspec.structs.replace(sample.log.value, lines=past + sample.log.value.lines, offset=0)
                 sample = msgspec.structs.replace(sample, log=Seen(log))
-        return self.inquiry.join(sample, full)
+        return self.inquiry.join(msgspec.structs.replace(sample, engine=self._counters.read()), full)
+
+    def close(self) -> None:
+        """End what is still under way."""
+        self.inquiry.close()
+        self._counters.close()
 
     def _spec(self, full: bool, gpus: bool, kernel: bool) -> dict[str, Any]:
         state = self.launched.state
@@ -75,7 +92,7 @@ class Watched:
             "server": state.id,
             "pid": state.pid,
             "start": state.start,
-            "threads": full,
+            "threads": True,
             "full": full,
             "kernel": kernel,
             "gpus": gpus,
@@ -84,6 +101,8 @@ class Watched:
             spec["log"] = {"path": state.log, "inode": self._inode, "offset": self._offset}
         if self.launched.port is not None:
             spec["port"] = self.launched.port
+        if self.inquiry.counts:
+            spec["folders"] = caches(self.launched.env, self._ctx.host.facts.home, self._ctx.host.facts.user)
         return spec
 
     def _past(self) -> tuple[str, ...] | None:
@@ -107,6 +126,12 @@ class Watched:
         lines = re.split(rb"[\r\n]+", tail.data[:whole])
         last = [line.decode("utf-8", "backslashreplace")[:LONGEST_LINE] for line in lines[1 if end.size else 0 :] if line]
         return (*(match.line for match in found), *last[-MOST_MARKS:])
+
+
+def caches(env: Mapping[str, str], home: str, user: str) -> list[str]:
+    """Folders in which compilers and downloaders work: where the launch's variables say, else where they are by default."""
+    base = env.get("XDG_CACHE_HOME") or f"{home}/.cache"
+    return [env.get(variable) or default.format(home=home, base=base, user=user) for variable, default in CACHES.items()]
 
 
 def _mark_pattern(profile: Profile) -> str:
@@ -145,7 +170,7 @@ class ServerGoal:
     def close(self) -> None:
         """End what is still under way."""
         if self.watched is not None:
-            self.watched.inquiry.close()
+            self.watched.close()
 
 
 def blind_sample(ctx: StepContext, server: str, reason: str) -> Sample:

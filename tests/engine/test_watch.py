@@ -1,11 +1,9 @@
 """The one loop that waits: it ends on a certain answer, at the end of its box, or when the run is interrupted."""
 
-import itertools
-
 import pytest
 
 from runbook.engine.boxes import NO_BOX, nested
-from runbook.engine.watch import KEEP_S, THIN_S, Memory, watch
+from runbook.engine.watch import watch
 from runbook.hosts.base import Cancelled, CancelToken, LinkLost
 from runbook.model.event import Moved, PhaseReached, SampleTaken
 from runbook.model.sample import Absent, Sample, Seen
@@ -120,18 +118,6 @@ def test_people_hear_of_a_new_phase_at_once_and_of_movement_every_ten_seconds():
     watch(Goal(phase="weights"), waiter)
     assert [e.phase for e in waiter.events if isinstance(e, PhaseReached)] == ["weights"]
     assert 5 <= len([e for e in waiter.events if isinstance(e, Moved)]) <= 8
-
-
-def test_the_judge_sees_all_of_the_last_two_minutes_and_one_in_thirty_seconds_before():
-    memory = Memory()
-    for t in range(0, 1000, 2):
-        memory.add(Sample(t=float(t), host="h", host_t=float(t), boot_id="b"))
-    times = [sample.t for sample in memory.view()]
-    assert times[0] == 0.0
-    recent = [t for t in times if t >= 998 - KEEP_S]
-    assert recent == [float(t) for t in range(998 - int(KEEP_S), 1000, 2)]
-    old = [t for t in times if t < 998 - KEEP_S]
-    assert all(b - a >= THIN_S for a, b in itertools.pairwise(old)) and len(old) > 20
 
 
 def test_the_smallest_rest_of_all_boxes_counts_and_names_itself():

@@ -10,14 +10,16 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
-from runbook.hosts.base import Cancelled, CancelToken, Host, Unreachable
+from runbook.engine.watch import watch
+from runbook.hosts.base import Cancelled, CancelToken, Host
 from runbook.model.clock import Clock, SystemClock
+from runbook.model.event import Event
 from runbook.model.profile import Profile
-from runbook.model.sample import Absent, Sample
+from runbook.model.sample import Sample
 from runbook.model.verdict import Diagnosis
 from runbook.steps.base import Goal, Launched, Patched, RunInfo, Step, StepResult, Window
 
@@ -33,6 +35,22 @@ class Span:
     begin: dict[str, Any]
     until: float | None = None
     end: dict[str, Any] | None = None
+
+
+class _Noting:
+    """A goal whose samples are noted as they are taken."""
+
+    def __init__(self, goal: Goal, ctx: LocalContext) -> None:
+        self._goal, self._ctx = goal, ctx
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._goal, name)
+
+    def look(self) -> Sample:
+        """The goal's look."""
+        sample = msgspec.structs.replace(self._goal.look(), t=self._ctx.clock.now())
+        self._ctx.samples.append(sample)
+        return sample
 
 
 class LocalContext:
@@ -73,6 +91,7 @@ class LocalContext:
         """What was owed, begun, ended and settled, in this order."""
         self.findings: list[tuple[str, str]] = []
         self.samples: list[Sample] = []
+        self.events: list[Event] = []
         self.set: dict[str, Any] = {}
 
     # what tests call ---------------------------------------------------------------------------------------------
@@ -108,26 +127,12 @@ class LocalContext:
         return None
 
     def watch(self, goal: Goal) -> Diagnosis:
-        """The waiting loop, as simple as it can be."""
-        samples: list[Sample] = []
-        while True:
-            if self.cancel.is_set():
-                raise Cancelled("interrupted while waiting")
-            samples.append(self._look(goal))
-            self.samples.append(samples[-1])
-            final = self.remaining_s() <= 0
-            answer = goal.judge(samples, samples[-1].t, final=final)
-            goal.moved(samples)
-            if answer is not None:
-                return answer
-            assert not final, f"{type(goal).__name__} gave no answer at the end of its box"
-            self._pause(min(max(0.05, goal.every_s), max(0.0, self.remaining_s())))
+        """The engine's loop. What was seen can be read from `samples` while it goes on."""
+        return watch(cast(Goal, _Noting(goal, self)), self)
 
-    def _look(self, goal: Goal) -> Sample:
-        try:
-            return msgspec.structs.replace(goal.look(), t=self.clock.now())
-        except Unreachable as problem:
-            return Sample(t=self.clock.now(), host=self.target, host_t=0.0, boot_id="", link=Absent(f"{problem.stage}: {problem.summary}"))
+    def emit(self, event: Event) -> None:
+        """Keep an event."""
+        self.events.append(event)
 
     def _pause(self, seconds: float) -> None:
         if self.clock.wait(self.cancel.event, seconds):

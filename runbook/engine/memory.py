@@ -1,0 +1,68 @@
+"""What a wait remembers, and what of it the journal keeps: the same, so that a verdict can be derived again from the journal.
+
+look ──> recent (all of the last 120 s) ──> settled: one in 30 s is kept, the log lines of the others are carried on
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from runbook.diagnose.thin import carry_log
+from runbook.model.sample import Blind, Sample, Seen
+
+KEEP_S = 120.0
+"""All samples of this time before now are kept …"""
+THIN_S = 30.0
+"""… and before that one in this time, a full one where there is one …"""
+FULL_WAIT_S = 10.0
+"""… for which a cheap one gives way this long."""
+MOST_OLD = 240
+"""Two hours. What is older is forgotten, but for the first sample and the log's lines."""
+DECISIVE = ("stacks", "collectives", "kernel")
+"""Sources that are asked on suspicion only: a sample that has one always stays."""
+
+
+class Memory:
+    """The samples that `judge` sees. Fed with what it let settle, it holds the same."""
+
+    def __init__(self) -> None:
+        self._old: list[Sample] = []
+        self._recent: deque[Sample] = deque()
+        self._kept_at = float("-inf")
+
+    def add(self, sample: Sample) -> list[Sample]:
+        """Take a sample in; answers those that have settled: the journal keeps them as they are now."""
+        self._recent.append(sample)
+        settled = []
+        while self._recent[0].t < sample.t - KEEP_S:
+            oldest = self._recent.popleft()
+            if self._stays(oldest):
+                self._old.append(oldest)
+                settled.append(oldest)
+            else:
+                self._recent[0] = carry_log(oldest, self._recent[0])
+        while len(self._old) > MOST_OLD:
+            self._old[2] = carry_log(self._old.pop(1), self._old[1])
+        return settled
+
+    def rest(self) -> list[Sample]:
+        """Those that have not settled, oldest first: what the journal still lacks when the wait ends."""
+        return list(self._recent)
+
+    def view(self) -> list[Sample]:
+        """The samples, oldest first."""
+        return [*self._old, *self._recent]
+
+    def _stays(self, sample: Sample) -> bool:
+        if any(isinstance(getattr(sample, source), Seen) for source in DECISIVE):
+            return True
+        enough_s = THIN_S if is_full(sample) else THIN_S + FULL_WAIT_S
+        if self._old and sample.t - self._kept_at < enough_s:
+            return False
+        self._kept_at = sample.t
+        return True
+
+
+def is_full(sample: Sample) -> bool:
+    """Whether it brought what only a full look has."""
+    return not (isinstance(sample.locks, Blind) and isinstance(sample.disks, Blind) and isinstance(sample.sockets, Blind))
