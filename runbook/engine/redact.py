@@ -1,4 +1,7 @@
-"""The mask: secrets leave every text before it is written, in the forms in which programs repeat them."""
+"""The mask: secrets leave every text before it is written.
+
+Declared ones in the forms in which programs repeat them, all others by their shape.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,13 @@ import base64
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus
+
+from runbook.engine.redaction import scan
+from runbook.engine.redaction.named import judge, kind_of
+from runbook.model.masked import mark
 
 SHORTEST = 6
 """A shorter value would blank ordinary text; it is refused before the run starts."""
@@ -46,60 +53,81 @@ def _base64_forms(data: bytes) -> set[str]:
 
 
 class Mask:
-    """Replaces secrets by `***NAME***` in text, bytes and plain data. Idempotent.
+    """Replaces secrets by `***NAME***` in text, bytes and plain data: declared ones by value, all others that are sure by their shape,
+    but for the kinds in `allow`. Idempotent.
 
     Texts are cut before they get here: a last line, a window of a log, a piece of output. So what begins a secret at the end of a
     text, or ends one at its beginning, goes as well.
     """
 
-    def __init__(self, secrets: Mapping[str, str]) -> None:
+    def __init__(self, secrets: Mapping[str, str], *, shapes: bool = True, allow: Collection[str] = ()) -> None:
         pairs = sorted(((form, name) for name, value in secrets.items() for form in forms(value)), key=lambda pair: -len(pair[0]))
         self._names = dict(reversed(pairs))
         self._text = re.compile("|".join(re.escape(form) for form, _ in pairs)) if pairs else None
         self._heads = {form[:end]: name for form, name in reversed(pairs) for end in range(SHORTEST, len(form))}
         self._tails = {form[-end:]: name for form, name in reversed(pairs) for end in range(SHORTEST, len(form))}
         self._longest = len(pairs[0][0]) - 1 if pairs else 0
+        self._shapes, self._allow = shapes, frozenset(allow)
         self.count = 0
 
     def text(self, value: str) -> str:
         """The text without secrets."""
-        if self._text is None:
+        if self._text is not None:
+            value, count = self._text.subn(lambda found: mark(self._names[found[0]]), value)
+            self.count += count
+            value = self._ends(value)
+        return self._unshaped(value) if self._shapes else value
+
+    def _unshaped(self, value: str) -> str:
+        if scan.is_short_and_clean(value):
             return value
-        masked, count = self._text.subn(lambda found: f"***{self._names[found[0]]}***", value)
-        self.count += count
-        return self._ends(masked)
+        return scan.masked(value, sure_only=True, allow=self._allow, count=self._counted)
+
+    def _counted(self, *_: object) -> None:
+        self.count += 1
 
     def _ends(self, value: str) -> str:
         """Without the parts of secrets that the text's ends cut off; the longest counts."""
         for length in range(min(self._longest, len(value)), SHORTEST - 1, -1):
             if name := self._heads.get(value[-length:]):
                 self.count += 1
-                value = f"{value[:-length]}***{name}***"
+                value = f"{value[:-length]}{mark(name)}"
                 break
         for length in range(min(self._longest, len(value)), SHORTEST - 1, -1):
             if name := self._tails.get(value[:length]):
                 self.count += 1
-                value = f"***{name}***{value[length:]}"
+                value = f"{mark(name)}{value[length:]}"
                 break
         return value
 
     def bytes(self, value: bytes) -> bytes:
         """The bytes without secrets; what is not UTF-8 stays as it is."""
-        if self._text is None:
-            return value
         return self.text(value.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
-    def value(self, value: Any) -> Any:
-        """Plain data without secrets, keys included."""
-        if self._text is None:
-            return value
+    def value(self, value: Any, name: str = "") -> Any:
+        """Plain data without secrets, keys included. `name` is the key or the flag that the value belongs to."""
         if isinstance(value, str):
-            return self.text(value)
+            return self._named(name, self.text(value)) if name else self.text(value)
         if isinstance(value, dict):
-            return {self.value(key): self.value(item) for key, item in value.items()}
+            return {self.text(key) if isinstance(key, str) else key: self.value(item, _name(key)) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self.value(item) for item in value]
+            return [self.value(item, _flag(before)) for before, item in zip([None, *value], value, strict=False)]
         return value
+
+    def _named(self, name: str, value: str) -> str:
+        if not self._shapes or not judge(name, value) or kind_of(name) in self._allow:
+            return value
+        self.count += 1
+        return mark(kind_of(name))
+
+
+def _name(key: Any) -> str:
+    return key if isinstance(key, str) else ""
+
+
+def _flag(word: Any) -> str:
+    """The name in `--api-key`, whose value is the next word of a command line."""
+    return word.lstrip("-") if isinstance(word, str) and word.startswith("--") and "=" not in word else ""
 
 
 def too_short(secrets: Mapping[str, str]) -> Iterable[str]:
