@@ -14,6 +14,7 @@ MOST_DESCRIPTORS = 4096  # of one process
 WORLD_S = 0.5  # to look for holders among all other processes
 REST = 200  # and so many times as long as that took, no such look is made again
 READS, WRITES = 1, 2
+_BOTH_WAYS = ("socket:[", "anon_inode:")
 _KINDS = {"pipe:[": "pipe", "socket:[": "socket", "/dev/null": "null", "/dev/pts/": "tty", "/dev/tty": "tty", "/dev/console": "tty"}
 
 
@@ -36,7 +37,8 @@ def descriptors(pid: int) -> List[Descriptor]:
     found = []
     for name in os.listdir(folder)[:MOST_DESCRIPTORS]:
         try:
-            mode, target = os.lstat(folder + name).st_mode, os.readlink(folder + name)
+            target = os.readlink(folder + name)
+            mode = 0o600 if target.startswith(_BOTH_WAYS) else os.lstat(folder + name).st_mode
         except FileNotFoundError:
             continue  # closed while we looked
         found.append(Descriptor(int(name), target, (READS if mode & 0o400 else 0) | (WRITES if mode & 0o200 else 0)))
@@ -94,7 +96,7 @@ class Holders:
         everyone = begin - self._looked > REST * self._cost
         suspects = {pid for name in names for pid in self._by_name.get(name, ())}
         complete = everyone
-        for pid in set(table) - tree:
+        for pid in set(table) - tree - {os.getpid()}:
             if time.monotonic() - begin > WORLD_S:
                 complete = False
                 break

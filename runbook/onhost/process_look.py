@@ -10,20 +10,15 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from . import careful, open_files, pipes, procs
 from .descriptors import Descriptor, Holders, descriptors, stdin_kind
+from .mapped import Weights
 from .open_files import Key, Opened
 from .rights import Rights, owner, read_file
-from .sources import absent, blind, seen
+from .sources import absent, seen
 from .thread_look import Room, Threads
 
-MOST_MAPS = 16 << 20
-MOST_SMAPS = 64 << 20
-SMAPS_REST = 50  # so many times as long as smaps took it is left alone: it walks the page tables of all that is resident
-NOT_SAMPLED = "not sampled"
 _RANK = re.compile(r"(?:^|_|:|\b)TP(\d+)(?:_|\b)")
 _OTHER_AXIS = re.compile(r"_(?:PP|DP)[1-9]\d*(?:_|\b)")
-_WEIGHTS = re.compile(rb"\.(?:safetensors|gguf|bin|pt)(?: \(deleted\))?$", re.MULTILINE)
-_MAPPING = re.compile(rb"^[0-9a-f]+-[0-9a-f]+ ")
-_STATUS = re.compile(rb"^(VmLck|RssShmem):\s+(\d+) kB", re.MULTILINE)
+_STATUS = re.compile(rb"^(VmSize|VmLck|RssFile|RssShmem):\s+(\d+) kB", re.MULTILINE)
 
 
 class Held(NamedTuple):
@@ -47,7 +42,7 @@ class ProcessEye:
         self._raw: Optional[bytes] = None
         self._variable: Optional[str] = None
         self._threads = Threads(stat.pid)
-        self._smaps_at, self._smaps_cost = float("-inf"), 0.0
+        self._weights = Weights(stat.pid)
 
     def look(self, stat: procs.Stat, rights: Rights, uptime: float, room: Optional[Room]) -> Dict[str, Any]:
         """The cheap part. Threads only with `room`, where their descriptors are counted."""
@@ -72,8 +67,9 @@ class ProcessEye:
 
     def full(self, stat: procs.Stat, rights: Rights, holders: Holders, log: Optional[Key]) -> Tuple[Dict[str, Any], Held]:
         """The rest of its fields, but for `pipes` where its ends are in the answer's second half."""
-        self._name(stat)
-        found: Dict[str, Any] = {"mapped_weights": self._weights(stat, rights), **memory_of(stat)}
+        memory = memory_of(stat)
+        found: Dict[str, Any] = {"mapped_weights": self._weigh(stat, rights, memory)}
+        found.update(locked=memory.get("VmLck"), shared=memory.get("RssShmem"))
         problem = rights.refusal(stat, "fd")
         if problem is None:
             try:
@@ -109,13 +105,17 @@ class ProcessEye:
             pass  # what was read before still names it; else its comm does
         self._comm = stat.comm
 
-    def _weights(self, stat: procs.Stat, rights: Rights) -> Dict[str, Any]:
-        if time.monotonic() - self._smaps_at < SMAPS_REST * self._smaps_cost:
-            return blind(NOT_SAMPLED)
-        begin = time.monotonic()
-        found = mapped_weights(stat, rights)
-        self._smaps_at, self._smaps_cost = time.monotonic(), time.monotonic() - begin
-        return found
+    def _weigh(self, stat: procs.Stat, rights: Rights, memory: Dict[str, int]) -> Dict[str, Any]:
+        """Mapped weights, and its title once more."""
+        problem = rights.refusal(stat, "maps")
+        if problem is not None or stat.state in "ZX":
+            return problem or absent("a zombie has none")
+        state = (stat.faults, memory.get("VmSize", 0), memory.get("RssFile", 0))
+        try:
+            self._raw, found = careful.read(("maps", stat.pid), lambda: (procs.cmdline(stat.pid), self._weights.read(state)))
+            return found
+        except (OSError, careful.Stuck) as error:
+            return rights.explain(stat, "maps", error)
 
     def close(self, room: Room) -> None:
         """Give the descriptors of its threads back."""
@@ -153,41 +153,7 @@ def io_of(stat: procs.Stat, rights: Rights) -> Dict[str, Any]:
     return seen({name: int(fields[name.encode()]) for name in ("rchar", "read_bytes", "wchar")})
 
 
-def memory_of(stat: procs.Stat) -> Dict[str, Any]:
-    """Locked and shared memory in bytes, each null where the kernel does not say."""
-    raw = procs.read_bytes("/proc/%d/status" % stat.pid, 8192) or b""
-    kib = {name: int(value) for name, value in _STATUS.findall(raw)}
-    return {
-        "locked": kib[b"VmLck"] * 1024 if b"VmLck" in kib else None,
-        "shared": kib[b"RssShmem"] * 1024 if b"RssShmem" in kib else None,
-    }
-
-
-def mapped_weights(stat: procs.Stat, rights: Rights) -> Dict[str, Any]:
-    """Resident bytes of mapped weight files; the costly smaps is read only when maps names one."""
-    problem = rights.refusal(stat, "maps")
-    if problem is not None:
-        return problem
-    if stat.state in "ZX":
-        return absent("a zombie has none")
-    try:
-        return careful.read(("maps", stat.pid), lambda: _weights(stat.pid))
-    except (OSError, careful.Stuck) as error:
-        return rights.explain(stat, "maps", error)
-
-
-def _weights(pid: int) -> Dict[str, Any]:
-    if not _WEIGHTS.search(read_file("/proc/%d/maps" % pid, MOST_MAPS)):
-        return absent()
-    return seen(weight_rss(read_file("/proc/%d/smaps" % pid, MOST_SMAPS)))
-
-
-def weight_rss(smaps: bytes) -> int:
-    """Sum of Rss, bytes, over the mappings of weight files."""
-    total, counted = 0, False
-    for line in smaps.splitlines():
-        if _MAPPING.match(line):
-            counted = _WEIGHTS.search(line) is not None
-        elif counted and line.startswith(b"Rss:"):
-            total += int(line.split()[1]) * 1024
-    return total
+def memory_of(stat: procs.Stat) -> Dict[str, int]:
+    """VmSize, VmLck, RssFile and RssShmem in bytes, as far as the kernel says."""
+    raw = procs.read_bytes("/proc/%d/status" % stat.pid, 4096) or b""
+    return {name.decode("ascii"): int(value) * 1024 for name, value in _STATUS.findall(raw)}

@@ -16,7 +16,7 @@ from keeper_kit import Site, until
 
 from runbook.model.sample import Absent, Blind, ExitSample, Sample, Seen
 from runbook.onhost import log_gain, process_look, procs
-from runbook.onhost.rights import Rights
+from runbook.onhost import mapped as mapped_files
 
 TREE = """
 import os, sys, time
@@ -91,16 +91,19 @@ def test_mapped_weights_count_resident_bytes_only(tmp_path):
     file.write_bytes(bytes(4 << 20))
     with open(file, "rb") as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         mapped.madvise(mmap.MADV_RANDOM)
-        stat, rights = procs.read_stat(os.getpid()), Rights()
-        before = process_look.mapped_weights(stat, rights)["value"]
+        weights = mapped_files.Weights(os.getpid())
+        before = weights.read(0)["value"]
         assert before < 4 << 20
         sum(mapped[at] for at in range(0, len(mapped), mmap.PAGESIZE))
-        assert process_look.mapped_weights(stat, rights) == {"type": "seen", "value": 4 << 20}
+        assert until(lambda: (lambda found: found if found["type"] == "seen" else None)(weights.read(1))) == {
+            "type": "seen",
+            "value": 4 << 20,
+        }
 
 
 def test_smaps_of_other_files_do_not_count():
     smaps = b"7f00-7f01 r--p 00000000 08:01 1 /m/a.gguf\nSize: 8 kB\nRss: 4 kB\n7f02-7f03 r--p 0 08:01 2 /lib/x.so\nRss: 99 kB\n"
-    assert process_look.weight_rss(smaps) == 4096
+    assert mapped_files.weight_rss(smaps) == 4096
 
 
 @pytest.mark.parametrize(
