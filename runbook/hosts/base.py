@@ -5,6 +5,7 @@ One call is one round trip. `Host` is the same for `local`, SSH, the lab and the
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, Union
 
@@ -45,6 +46,9 @@ from runbook.model.remote import (
     RestoreReport,
     ScanMatch,
     ScanReport,
+    Taken,
+    TakenFile,
+    TakenItem,
     UndoRecord,
 )
 from runbook.model.sample import Absent, Blind, CollectiveSample, ListenerSample, Outcome, Sample, Seen, StackSample
@@ -84,6 +88,9 @@ __all__ = [
     "RestoreReport",
     "ScanMatch",
     "ScanReport",
+    "Taken",
+    "TakenFile",
+    "TakenItem",
     "Transport",
     "UndoRecord",
     "Unreachable",
@@ -295,6 +302,28 @@ class Host:
             return Blind(problem.summary)
         found: Outcome = msgspec.convert(reply.data, CollectivesFound)
         return found
+
+    def collect(self, spec: dict[str, Any], what: Sequence[str], limit_s: float = 20.0) -> Taken:
+        """An evidence bundle: the items of `what`, side by side, each bounded and failing alone. Nothing is paused or signalled.
+
+        spec: {run, server, pid, start, log, log_offset, interpreter}; each key optional. Raises RemoteError for an unknown item.
+        """
+        taken, wants = self._collect(spec, what, limit_s)
+        if wants is None or not self.put_py_spy(wants):
+            return taken
+        again, _ = self._collect(spec, ["stacks"], 8.0)
+        items = tuple(item for item in taken.items if item.item != "stacks") + again.items
+        return Taken(items=items, files=tuple(file for file in taken.files if file.item != "stacks") + again.files)
+
+    def _collect(self, spec: dict[str, Any], what: Sequence[str], limit_s: float) -> tuple[Taken, str | None]:
+        """(bundle, for which machine py-spy is wanted)."""
+        reply = self.call("collect", timeout_s=limit_s + 15.0, what=list(what), limit_s=limit_s, **spec)
+        data, at, files = zlib.decompress(reply.blob), 0, []
+        for row in reply.data["files"]:
+            files.append(TakenFile(item=row["item"], name=row["name"], data=data[at : at + row["bytes"]]))
+            at += row["bytes"]
+        items = msgspec.convert(reply.data["items"], tuple[TakenItem, ...])
+        return Taken(items=items, files=tuple(files)), reply.data["machine"] if reply.data["wants_py_spy"] else None
 
     # files -------------------------------------------------------------------------------------------------------
 

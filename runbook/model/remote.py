@@ -147,6 +147,32 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
     pid: int = 0
 
 
+class TakenItem(msgspec.Struct, frozen=True, kw_only=True):
+    """One item of an evidence bundle. `status`: taken, absent (nothing there), blind (could not look), late or failed; then `reason`."""
+
+    item: str
+    status: str
+    reason: str = ""
+    seconds: float = 0.0
+    cut: bool = False
+    """Its files were longer than the item's bound."""
+
+
+class TakenFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of an evidence bundle, in memory."""
+
+    item: str
+    name: str
+    data: bytes
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """An evidence bundle as the host gave it."""
+
+    items: tuple[TakenItem, ...]
+    files: tuple[TakenFile, ...] = ()
+
+
 class KillReport(msgspec.Struct, frozen=True, kw_only=True):
     """What became of each target: gone, or left as zombie, D state, not permitted, alive."""
 

@@ -44,6 +44,7 @@ OPS = {
     "sampler": ("sample",),
     "stacks": ("stacks", "put_py_spy"),
     "collectives": ("collectives",),
+    "collect": ("collect",),
 }
 """Which module has which operations; each module has `OPS = {"name": function(ctx, args, blob) -> (data, blob)}`."""
 
