@@ -42,7 +42,9 @@ ITEMS: Dict[str, Item] = {
 
 
 def collect(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any], bytes]:
-    """`args`: {run, server, pid, start, log, log_offset, interpreter, what, limit_s}. Answers {items, files, machine, wants_py_spy}; blob: zlib of all files' bytes.
+    """`args`: {run, server, pid, start, log, log_offset, interpreter, what, limit_s}.
+
+    Answers {items, files, machine, wants_py_spy}; blob: zlib of all files' bytes.
 
     `items`: {item, status, reason, seconds, cut} with status taken, absent, blind, late or failed. `files`: {item, name, bytes}.
     """
@@ -53,7 +55,7 @@ def collect(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any]
     limit_s = min(float(args.get("limit_s", TOTAL_S)), 120.0)
     scene = Scene(ctx, args)
     tasks = [functools.partial(_take, scene, ITEMS[name], limit_s) for name in names]
-    late = ("late", "no answer in %.0f s" % limit_s, limit_s, [])
+    late: Any = ("late", "no answer in %.0f s" % limit_s, limit_s, [])
     failed = functools.partial(_failed, limit_s)
     found = together(tasks, time.monotonic() + limit_s, late, failed, at_once=len(tasks))
     items: List[Dict[str, Any]] = []

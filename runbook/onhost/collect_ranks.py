@@ -12,7 +12,7 @@ MOST_OLD = 16 << 20
 
 
 def flight_recorder(scene: Scene, limit_s: float) -> Pieces:
-    """Dumps written now on our asking; else those that the server wrote since its start. With them what they say, and where ranks differ."""
+    """Dumps written now on our asking, else those that the server wrote since its start; what they say, and where ranks differ."""
     targets = scene.targets()
     found = flight.look(scene.ctx, targets, limit_s - 0.5)
     dumps: Dict[int, bytes] = found.get("raw", {})

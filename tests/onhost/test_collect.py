@@ -114,7 +114,7 @@ def test_one_item_that_hangs_or_fails_takes_nothing_from_the_others(monkeypatch:
     }
     monkeypatch.setattr(collect, "ITEMS", items)
     began = time.monotonic()
-    answer, blob = collect.collect(None, {"limit_s": 0.5}, b"")
+    answer, _ = collect.collect(None, {"limit_s": 0.5}, b"")
     assert time.monotonic() - began < 2
     status = {row["item"]: row["status"] for row in answer["items"]}
     assert status == {"good": "taken", "long": "taken", "bug": "failed", "hangs": "late", "none": "absent", "dark": "blind", "slow": "late"}
