@@ -21,13 +21,21 @@ def command() -> None:
 @command.command()
 @click.option("--leftover", is_flag=True, help="Also start a forgotten server that holds a port and GPU memory.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True, help="Port of the forgotten server.")
-def up(leftover: bool, port: int) -> None:
-    """Start the lab unless it is up."""
+@click.option("--fault", default="", metavar="NAME", help="Servers started on the lab from now on have this fault; `none` for none.")
+def up(leftover: bool, port: int, fault: str) -> None:
+    """Start the lab unless it is up.
+
+    Faults that hang: deadlock, rank_missing, rank_stopped, collective_mismatch, livelock, stale_lock, log_pipe. That are slow and
+    work: slow_load, slow_compile, long_prefill. Those of ranks take a server with `--tp-size 4`.
+    """
     from runbook.lab import control
 
     with _errors():
         lab = control.up()
         click.echo(f"the lab is up: {shlex.join(control.ssh_argv(lab))}", err=True)
+        if fault:
+            control.set_fault(lab, fault)
+            click.echo(f"its next servers have the fault {fault}" if fault != "none" else "its next servers have no fault", err=True)
         if leftover:
             from runbook.lab import leftover as forgotten
 
@@ -61,6 +69,8 @@ def status(as_json: bool) -> None:
     else:
         click.echo(f"the lab is up, pid {state['pid']}, home {state['home']}")
         click.echo(f"log in: {shlex.join(state['ssh'])}")
+        if state["fault"]:
+            click.echo(f"its next servers have the fault {state['fault']}")
         for process in state["processes"]:
             click.echo(f"  {process['pid']:>8}  {process['title']}")
     if state["state"] == "down":

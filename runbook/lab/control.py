@@ -98,7 +98,26 @@ def status() -> dict[str, Any]:
     if lab is None:
         return {"state": "down", "dir": str(folder())}
     running = [{"pid": process.pid, "title": process.title} for process in processes.below(lab.daemon)]
-    return {"state": "up", "dir": str(folder()), **lab._asdict(), "ssh": ssh_argv(lab), "processes": running}
+    here = {"state": "up", "dir": str(folder()), **lab._asdict(), "ssh": ssh_argv(lab)}
+    return {**here, "fault": fault(lab), "processes": running}
+
+
+def set_fault(lab: Lab, name: str) -> None:
+    """Servers started on the lab from now on have this fault; `none` for none. Raises LabError for a name that does not exist."""
+    from runbook.lab.faults import NAMES
+
+    if name not in (*NAMES, "none"):
+        raise LabError(f"no fault `{name}`", f"one of {', '.join(NAMES)}, or `none`", exit_code=2)
+    file = Path(lab.home) / "fault"
+    file.unlink(missing_ok=True)
+    if name != "none":
+        file.write_text(name + "\n")
+
+
+def fault(lab: Lab) -> str | None:
+    """The fault that the lab's servers are started with."""
+    file = Path(lab.home) / "fault"
+    return file.read_text().strip() if file.is_file() else None
 
 
 def ssh_argv(lab: Lab, *command: str) -> list[str]:

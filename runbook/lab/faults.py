@@ -6,6 +6,7 @@ into the lab's home, so it imports the standard library only, and torch inside t
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import signal
@@ -22,6 +23,8 @@ HUNG = ("deadlock", "rank_missing", "rank_stopped", "collective_mismatch", "live
 LIVE = ("slow_load", "slow_compile", "long_prefill")
 NAMES = HUNG + LIVE
 """What `runbook lab up --fault` takes."""
+NEED_RANKS = ("rank_missing", "rank_stopped", "collective_mismatch")
+PR_SET_PDEATHSIG = 1
 SLOW_S = 90.0
 """How long the slow phases take in the lab: longer than a plain timeout of a minute."""
 SHARD_BYTES = 24 << 20
@@ -60,6 +63,10 @@ class Stage:
     def pick(self, *choices: str) -> str:
         """One of them, by the seed."""
         return self.rng.choice(choices)
+
+    def odd(self, world: int) -> int:
+        """The rank that differs from the others; the same in every process of this seed."""
+        return random.Random(f"odd {self.seed}").randrange(world)
 
     def pause(self, low: float, high: float) -> None:
         """Let a seeded time pass."""
@@ -151,6 +158,7 @@ def log_pipe(stage: Stage, copy: Path | None = None) -> None:
     inlet, outlet = os.pipe()
     reader = os.fork()
     if reader == 0:
+        _die_with_parent()
         os.close(outlet)
         read = 0
         while read < enough:
@@ -163,11 +171,20 @@ def log_pipe(stage: Stage, copy: Path | None = None) -> None:
     os.close(inlet)
     os.close(outlet)
     stage.blame(pid=reader)
-    text = stage.pick("step {} loss {:.4f}", "loaded tensor {} norm {:.4f}", "request {} took {:.3f}s")
+    text = (
+        stage.pick("step {} loss {:.4f}", "loaded tensor {} norm {:.4f}", "request {} took {:.3f}s")
+        + " "
+        + "." * stage.rng.randrange(150, 400)
+    )
     for number in range(1 << 30):
         stage.stuck()
         os.write(2, (text.format(number, stage.rng.random()) + "\n").encode())
-        time.sleep(0.01)
+        time.sleep(0.02)
+
+
+def _die_with_parent() -> None:
+    """What waits for nothing any more must not outlive the one that it blocks."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def slow_load(stage: Stage, size: int = SHARD_BYTES, seconds: float = SLOW_S) -> None:
@@ -269,7 +286,7 @@ def steps(stage: Stage, count: int, pause_s: float, rank: int) -> None:
 
 def rank_stopped(stage: Stage, rank: int, world: int) -> None:
     """One rank is stopped by a signal, the others wait for it in a collective."""
-    odd = random.Random(stage.seed).randrange(world)
+    odd = stage.odd(world)
     if rank == odd:
         stage.blame(os.getpid(), rank)
         stage.stuck()
@@ -282,7 +299,7 @@ def collective_mismatch(stage: Stage, rank: int, world: int) -> None:
     import torch
     import torch.distributed as dist
 
-    odd = random.Random(stage.seed).randrange(world)
+    odd = stage.odd(world)
     if rank != odd:
         return _all_reduce(stage)
     stage.blame(os.getpid(), rank)

@@ -1,6 +1,7 @@
 """The lab's home folder: what a command on the lab finds there, and the environment it gets.
 
 lab_engine/   the engine's source, copied: a patch lands here, never in the installed package
+fault         the fault that its servers have from now on, by name; no file for none
 models/       the shipped weights
 gpus/         what processes hold of the stand-in GPUs
 bin/          nvidia-smi, and `python` where the interpreter's own folder has none of that name
@@ -23,6 +24,7 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 def build(home: Path) -> None:
     """A fresh home in an empty place."""
     shutil.copytree(ENGINE / "lab_engine", home / "lab_engine", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(Path(__file__).with_name("faults.py"), home / "lab_engine" / "faults.py")
     for model in sorted(path for path in WEIGHTS.iterdir() if path.is_dir()):
         shutil.copytree(model, home / "models" / model.name)
     for folder in ("gpus", "bin", ".state"):

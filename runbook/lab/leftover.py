@@ -19,7 +19,7 @@ def start(lab: Lab, port: int) -> None:
     """Start it over SSH, as somebody once did with nohup, and wait until it serves. Already there: nothing to do."""
     if _answers(port):
         return _recognise(lab, port)
-    command = ["python", "-m", "lab_engine.launch_server", "--port", str(port), "--speculative-algorithm", "EAGLE3"]
+    command = ["python", "-m", "lab_engine.launch_server", "--port", str(port), "--speculative-algorithm", "EAGLE3", "--fault", "none"]
     line = f"nohup setsid {shlex.join(command)} > {LOG} 2>&1 < /dev/null & echo $!"
     try:
         said = subprocess.run(ssh_argv(lab, line), capture_output=True, text=True, timeout=30)

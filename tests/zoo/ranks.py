@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import socket
 import threading
 import time
@@ -50,7 +49,7 @@ def _group(stage: Stage, then: Callable[[int], object]) -> None:
 @hung("rank_missing", "unsatisfiable", "blocked_peer", pace="decisive", ranks=WORLD)
 def rank_missing(stage: Stage) -> None:
     """Three of four ranks wait at the rendezvous for one that was never started."""
-    odd = stage.rng.randrange(WORLD)
+    odd = stage.odd(WORLD)
     stage.blame(rank=odd)
     fork_ranks(stage, lambda rank, port: faults.rank_missing(stage, rank, WORLD, port), without={odd})
     os.wait()
@@ -74,7 +73,7 @@ def rank_in_user_code(stage: Stage) -> None:
     import torch
     import torch.distributed as dist
 
-    odd = random.Random(stage.seed).randrange(WORLD)
+    odd = stage.odd(WORLD)
 
     def then(rank: int) -> None:
         stage.stuck()
@@ -96,7 +95,7 @@ def slow_gloo(stage: Stage) -> None:
     import torch
     import torch.distributed as dist
 
-    odd, seconds = random.Random(stage.seed).randrange(WORLD), stage.spread(1.5, 6)
+    odd, seconds = stage.odd(WORLD), stage.spread(1.5, 6)
 
     def body(rank: int, port: int) -> None:
         faults.join(rank, WORLD, port)
@@ -119,7 +118,7 @@ def rank_dies(stage: Stage) -> None:
     import torch
     import torch.distributed as dist
 
-    odd = random.Random(stage.seed).randrange(1, WORLD)
+    odd = stage.odd(WORLD)
 
     def then(rank: int) -> None:
         if rank == odd:

@@ -129,6 +129,7 @@ def python_compute(stage: Stage) -> None:
     def tokenise(n: int) -> int:
         return len([word for word in " ".join(map(str, range(n))).split() if word.endswith("7")])
 
+    sys.set_int_max_str_digits(0)
     while True:
         for work in (parse, pack, tokenise):
             for _ in range(stage.rng.randrange(20, 60)):

@@ -5,7 +5,7 @@ import time
 
 import torch
 
-from lab_engine import distributed, loader
+from lab_engine import distributed, loader, trouble
 from lab_engine.gpu import CONTEXT, GIB, KV_POOL, Gpu
 from lab_engine.models.llama import LlamaForCausalLM
 from lab_engine.models.llama_eagle3 import LlamaForCausalLMEagle3
@@ -40,6 +40,7 @@ class ModelRunner:
         begin, before = time.monotonic(), self.gpu.available()
         log.info("Load weight begin. avail mem=%.2f GB", before)
         crash(self.args, phase)
+        trouble.meet(self.args, phase)
         self._take_host_memory()
         source = folder(path)
         model = loader.build(cls, loader.config_of(source))

@@ -11,6 +11,7 @@ import sys
 from multiprocessing.connection import wait
 
 from lab_engine import log as logs
+from lab_engine import trouble
 
 log = logging.getLogger(__name__)
 PR_SET_PDEATHSIG = 1
@@ -49,7 +50,7 @@ def start_ranks(args, ranks):
         free.bind(("127.0.0.1", 0))
         dist_port = free.getsockname()[1]
     ours, theirs = context.Pipe()
-    for number in range(args.tp_size):
+    for number in trouble.started_ranks(args):
         receiver, sender = context.Pipe(duplex=False)
         arguments = (args, number, dist_port, sender, theirs if number == 0 else None, os.getpid())
         process = context.Process(target=_rank_main, args=arguments, daemon=True)

@@ -14,7 +14,7 @@ import traceback
 
 import torch
 
-from lab_engine import distributed
+from lab_engine import distributed, trouble
 from lab_engine.model_runner import ModelRunner, crash
 
 log = logging.getLogger(__name__)
@@ -93,6 +93,7 @@ class Scheduler:
 
     def _prefill(self, request):
         crash(self.args, "prefill")
+        trouble.meet(self.args, "prefill")
         count, now = len(request.input_ids), time.monotonic()
         request.sequence = self.worker.sequence(request.input_ids, count + request.max_new_tokens + 2 * self.args.speculative_num_steps)
         rate, self.last_prefill = count / (now - self.last_prefill), now

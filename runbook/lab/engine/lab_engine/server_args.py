@@ -33,6 +33,7 @@ class ServerArgs:
     load_delay: float
     crash_at: str
     mem_hog: int
+    fault: str
 
     def tag(self, rank):
         """Rank tag of log lines and process titles: none with a single rank."""
@@ -64,9 +65,10 @@ def parse(argv):
     faults.add_argument("--load-delay", type=float, default=0.0, help="seconds of silence before each shard")
     faults.add_argument("--crash-at", choices=PHASES, default="", help="raise an exception there")
     faults.add_argument("--mem-hog", type=_size, default=0, help="take so much host memory while loading, as in 4GiB")
+    faults.add_argument("--fault", type=_fault, default=_fault(_home_fault()), help="a fault by name, as `runbook lab up --fault` sets it")
     args = vars(p.parse_args(argv))
     args["served_model_name"] = args["served_model_name"] or pathlib.Path(args["model_path"]).name
-    problem = _aux_problem(args["aux_layers"]) or _folder_problem(args)
+    problem = _aux_problem(args["aux_layers"]) or _folder_problem(args) or _fault_problem(args)
     if problem:
         p.error(problem)
     return ServerArgs(**args)
@@ -88,6 +90,31 @@ def _aux_problem(text):
     if text in ("", "zeros") or re.fullmatch(r"-?\d+(,-?\d+)*", text) and all(-1 <= int(i) <= 5 for i in text.split(",")):
         return ""
     return f"argument --aux-layers: {text!r} is neither `zeros` nor a list of layers from -1 to 5"
+
+
+def _home_fault():
+    """What the lab was told: its servers have this fault unless their command line says otherwise."""
+    file = HOME / "fault"
+    return file.read_text().strip() if file.is_file() else ""
+
+
+def _fault(text):
+    if text in ("", "none"):
+        return ""
+    from lab_engine.faults import NAMES
+
+    if text not in NAMES:
+        raise argparse.ArgumentTypeError(f"{text!r}: one of {', '.join(NAMES)}, or `none`")
+    return text
+
+
+def _fault_problem(args):
+    if not args["fault"]:
+        return ""
+    from lab_engine.faults import NEED_RANKS
+
+    few = args["fault"] in NEED_RANKS and args["tp_size"] == 1
+    return f"the fault {args['fault']!r} takes several ranks: add `--tp-size 4`" if few else ""
 
 
 def _ranks(text):

@@ -1,0 +1,120 @@
+"""Recordings judged again with what else could have been seen: other times, lost samples, sources that could not be read."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from runbook.diagnose.judge import judge
+from runbook.diagnose.thin import carry_log
+from runbook.engine.watch import Memory
+from runbook.model.event import SampleTaken, WaitBegan
+from runbook.model.profile import Profile
+from runbook.model.sample import Blind, ProcessSample, Question, Sample, Seen
+from runbook.model.units import dec_hook
+from runbook.model.verdict import CERTAIN_VERDICTS, Diagnosis
+from tests.zoo.outcome import Outcome, compare
+from tests.zoo.scenario import SCENARIOS
+
+OF_SAMPLE = ("log", "sockets", "locks", "folders", "disks", "pressure", "stacks", "peers", "listeners")
+OF_PROCESS = ("io", "mapped_weights", "files", "pipes")
+EVERY = 3
+"""Every so many samples the judge is asked; at each would only cost more."""
+REASON = "not permitted (perturbed)"
+
+
+def rejudge(folder: Path, names: Sequence[str], seeds: Sequence[int], times: int) -> list[Outcome]:
+    """Each recording of these scenarios and seeds as it is, then so many times changed."""
+    found = []
+    for name in names:
+        for seed in seeds:
+            record = folder / f"{name}-{seed}.jsonl"
+            if record.with_suffix(".truth.json").exists():
+                found += [_again(record, name, seed, variant) for variant in range(times + 1)]
+    return found
+
+
+def _again(record: Path, name: str, seed: int, variant: int) -> Outcome:
+    profile, question, samples = read(record)
+    text = "recorded"
+    if variant:
+        samples, text = perturbed(samples, random.Random(f"{name} {seed} {variant}"))
+    truth = msgspec.json.decode(record.with_suffix(".truth.json").read_bytes())
+    answer = replay(samples, profile, question, SCENARIOS[name].right)
+    return compare(SCENARIOS[name], seed, answer, truth["culprit"], str(record), f"{variant}: {text}")
+
+
+def read(record: Path) -> tuple[Profile, Question, list[Sample]]:
+    """What a recording holds; a torn last line is left out."""
+    profile, question, samples = None, None, []
+    for line in record.read_bytes().split(b"\n")[:-1]:
+        event = _event(line)
+        if isinstance(event, WaitBegan):
+            profile, question = msgspec.convert(event.profile, Profile, dec_hook=dec_hook), event.question
+        elif isinstance(event, SampleTaken):
+            samples.append(event.sample)
+    assert profile is not None and question is not None, record
+    return profile, question, samples
+
+
+KINDS = {str(kind.__struct_config__.tag): kind for kind in (WaitBegan, SampleTaken)}
+
+
+def _event(line: bytes) -> WaitBegan | SampleTaken | None:
+    kind = KINDS.get(msgspec.json.decode(line)["event"])
+    return msgspec.json.decode(line, type=kind) if kind else None
+
+
+def perturbed(samples: list[Sample], rng: random.Random) -> tuple[list[Sample], str]:
+    """One change of each sort, and what it was."""
+    pace, lost = rng.choice((0.7, 1.0, 1.0, 1.5)), rng.choice((0.0, 0.2, 0.5))
+    blind = rng.choice(("", *OF_SAMPLE, *OF_PROCESS, "threads"))
+    kept = _drop(samples, lost, rng)
+    begin = kept[0].t
+    times = [begin + (one.t - begin) * pace + rng.uniform(-0.2, 0.2) for one in kept]
+    for index in range(1, len(times)):
+        times[index] = max(times[index], times[index - 1] + 0.05)
+    changed = [msgspec.structs.replace(_hide(one, blind), t=t, host_t=one.host_t + t - one.t) for one, t in zip(kept, times, strict=True)]
+    return changed, f"time x {pace}, {lost:.0%} lost, blind to {blind or 'nothing'}"
+
+
+def _drop(samples: list[Sample], share: float, rng: random.Random) -> list[Sample]:
+    """Some samples never came; what the log said in them comes with the next. Stacks are asked for until they come."""
+    kept: list[Sample] = []
+    pending: Sample | None = None
+    for sample in samples:
+        sample = carry_log(pending, sample) if pending is not None else sample
+        pending = None
+        if kept and rng.random() < share and not isinstance(sample.stacks, Seen) and sample is not samples[-1]:
+            pending = sample
+        else:
+            kept.append(sample)
+    return kept
+
+
+def _hide(sample: Sample, source: str) -> Sample:
+    if source in OF_SAMPLE:
+        return msgspec.structs.replace(sample, **{source: Blind(REASON)})
+    if not source or not isinstance(sample.processes, Seen):
+        return sample
+    hidden: dict[str, Any] = {"threads": ()} if source == "threads" else {source: Blind(REASON)}
+    processes: tuple[ProcessSample, ...] = tuple(msgspec.structs.replace(one, **hidden) for one in sample.processes.value)
+    return msgspec.structs.replace(sample, processes=Seen(processes))
+
+
+def replay(samples: Sequence[Sample], profile: Profile, question: Question, right: str) -> Diagnosis:
+    """What the wait would have ended with: the first certain verdict, else the one at its end."""
+    memory = Memory()
+    ends = CERTAIN_VERDICTS | ({"passed"} if right == "passed" else set())
+    for number, sample in enumerate(samples):
+        memory.add(sample)
+        last = number == len(samples) - 1
+        if last or number % EVERY == 0:
+            answer = judge(memory.view(), profile, msgspec.structs.replace(question, final=last), sample.t)
+            if answer is not None and (last or answer.verdict in ends):
+                return answer
+    raise AssertionError("the recording has no sample")
