@@ -38,6 +38,7 @@ COMMANDS: dict[str, Entry] = {
     "cancel": Entry("cancel", "End a suspended run: its cleanup, then what is still owed."),
     "restore": Entry("restore", "Undo patches: of a run, or all that are open on a host."),
     "post": Entry("post", "Post a run's transcript to a ticket; a second post changes the first."),
+    "redact": Entry("redact", "Mask what looks like a secret in a file or a run, and report it."),
     "steps": Entry("steps", "List the step types, or describe one."),
     "tensors": Entry("tensors", "Compare the tensors of two captures or checkpoints."),
     "schema": Entry("schema", "Print the JSON Schema of a playbook."),

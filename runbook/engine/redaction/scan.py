@@ -14,6 +14,8 @@ from runbook.engine.redaction.values import has_digit_and_letter
 from runbook.model.masked import MARK, mark
 
 BY_NAME = frozenset({"api-key", "credentials", "password", "secret", "token"})
+LESSER = BY_NAME | {"cut-token", "authorization", "bearer"}
+"""Kinds that say less of a value than a vendor's: where that one is allowed, they are."""
 KINDS = tuple(sorted({shape.kind for shape in (*PREFIXED, *OTHERS)} | BY_NAME | {"private-key", "cut-token"}))
 _NO_DASH = {ord("_"): None, ord("-"): None}
 _LONG = re.compile(r"[A-Za-z0-9_-]{15,}")
@@ -48,12 +50,19 @@ def find(text: str, *, sure_only: bool = False, allow: Collection[str] = ()) -> 
     """All pieces, in order, none touching another."""
     if len(text) < SHORTEST:
         return []
-    pieces = [piece for piece in _all(text) if piece.kind not in allow and (piece.sure or not sure_only)]
+    pieces = [piece for piece in _all(text) if piece.sure or not sure_only]
+    if allow:
+        allowed = [piece for piece in pieces if piece.kind in allow]
+        pieces = [piece for piece in pieces if piece.kind not in allow and not (piece.kind in LESSER and _touches(piece, allowed))]
     if not pieces:
         return []
-    marks = [found.span() for found in MARK.finditer(text)] if "***" in text else []
-    pieces = [piece for piece in pieces if not any(start < piece.end and piece.start < end for start, end in marks)]
+    marks = [Found(*found.span(), "") for found in MARK.finditer(text)] if "***" in text else []
+    pieces = [piece for piece in pieces if not _touches(piece, marks)]
     return _merged(sorted(pieces, key=lambda piece: (piece.start, -piece.end)))
+
+
+def _touches(piece: Found, others: list[Found]) -> bool:
+    return any(other.start < piece.end and piece.start < other.end for other in others)
 
 
 def masked(

@@ -1,0 +1,152 @@
+"""A run or a file redacted, and the report: how many of which kind were masked, and where."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from runbook.engine.redact import Mask
+from runbook.engine.redaction.named import judge, kind_of
+from runbook.engine.redaction.public import Aliases
+from runbook.engine.redaction.scan import Found, masked
+from runbook.engine.redaction.stream import blocks
+from runbook.model.masked import MARK, mark, marks
+
+PLACES = 5
+"""Places of one kind that a report names."""
+
+
+class Place(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where something was masked: a line of a file, or of a text in an event."""
+
+    file: str
+    line: int = 1
+    event: int | None = None
+    tag: str = ""
+    field: str = ""
+
+    def __str__(self) -> str:
+        if self.event is None:
+            return f"{self.file}:{self.line}"
+        line = f", line {self.line}" if self.line > 1 else ""
+        return f"event {self.event} ({self.tag}), {self.field}{line}"
+
+
+class Report(msgspec.Struct):
+    """What was found. `replaced` counts names that got an alias; `before` are marks that were there already."""
+
+    masked: dict[str, int] = {}
+    places: dict[str, list[Place]] = {}
+    replaced: dict[str, int] = {}
+    before: dict[str, int] = {}
+    not_read: list[str] = []
+
+    def add(self, kind: str, place: Place) -> None:
+        """Count one."""
+        self.masked[kind] = self.masked.get(kind, 0) + 1
+        known = self.places.setdefault(kind, [])
+        if len(known) < PLACES and place not in known:
+            known.append(place)
+
+
+class Redactor:
+    """Masks what was declared and what looks like a secret, sure or not; then gives aliases, when it has some."""
+
+    def __init__(self, secrets: Mapping[str, str], *, allow: Collection[str] = (), aliases: Aliases | None = None) -> None:
+        self._declared = Mask(secrets, shapes=False)
+        self._allow = frozenset(allow)
+        self._aliases = aliases
+        self.report = Report()
+
+    def text(self, text: str, place: Place) -> str:
+        """One text; `place` is that of its first line."""
+        before = marks(text)
+        for kind, number in before.items():
+            self.report.before[kind] = self.report.before.get(kind, 0) + number
+        text = self._declared.text(text)
+        for kind, number in (marks(text) - before).items():
+            found = next(each for each in MARK.finditer(text) if each[1] == kind)
+            for _ in range(number):
+                self._count(Found(found.start(), found.end(), kind), text, place)
+        text = masked(text, allow=self._allow, count=lambda found, text: self._count(found, text, place))
+        return self._aliased(text)
+
+    def _count(self, found: Found, text: str, place: Place) -> None:
+        line = place.line + text.count("\n", 0, found.start)
+        self.report.add(found.kind, msgspec.structs.replace(place, line=line))
+
+    def _aliased(self, text: str) -> str:
+        if self._aliases is None:
+            return text
+        text = self._aliases.text(text)
+        self.report.replaced = dict(self._aliases.count)
+        return text
+
+    def named(self, name: str) -> str:
+        """A file's name with aliases: the journal names it so."""
+        return self._aliased(name)
+
+    def data(self, value: Any, place: Place, name: str = "") -> Any:
+        """Plain data, keys included; the path to each text is in its place. `name` is the key or flag that the value belongs to."""
+        if isinstance(value, str):
+            text = self.text(value, place)
+            if name and kind_of(name) not in self._allow and judge(name, text) is not None:
+                self.report.add(kind_of(name), place)
+                return mark(kind_of(name))
+            return text
+        if isinstance(value, dict):
+            return {self.text(key, place): self.data(item, _inside(place, key), key) for key, item in value.items()}
+        if isinstance(value, list):
+            flags = [before[2:] if isinstance(before, str) and before.startswith("--") else "" for before in [None, *value]]
+            return [self.data(item, _inside(place, index), flag) for index, (item, flag) in enumerate(zip(value, flags, strict=False))]
+        return value
+
+    def journal(self, lines: Iterable[str], file: str) -> Iterator[str]:
+        """The lines of a journal, as data; one that is none, or is torn, as text."""
+        for number, line in enumerate(lines):
+            try:
+                event = json.loads(line)
+            except ValueError:
+                event = None
+            if not isinstance(event, dict):
+                yield self.text(line, Place(file, number + 1))
+                continue
+            n = event.get("n")
+            place = Place(file, event=n if isinstance(n, int) else number, tag=_tag(event))
+            yield json.dumps(self.data(event, place), ensure_ascii=False, separators=(",", ":")) + "\n"
+
+    def file(self, pieces: Iterable[str], file: str) -> Iterator[str]:
+        """The text of a file, however long."""
+        line = 1
+        for block in blocks(pieces):
+            yield self.text(block, Place(file, line))
+            line += block.count("\n")
+
+
+def _inside(place: Place, key: object) -> Place:
+    return msgspec.structs.replace(place, field=f"{place.field}.{key}" if place.field else str(key))
+
+
+def _tag(event: dict[str, Any]) -> str:
+    step = event.get("step")
+    return f"{event.get('event', '?')} of `{step}`" if isinstance(step, str) else str(event.get("event", "?"))
+
+
+def lines(report: Report) -> Iterator[str]:
+    """The report for people."""
+    total = sum(report.masked.values())
+    yield f"masked {total} value{'' if total == 1 else 's'}" + (":" if total else "")
+    for kind, number in sorted(report.masked.items(), key=lambda item: (-item[1], item[0])):
+        places = report.places[kind]
+        more = f" and {number - len(places)} more" if number > len(places) else ""
+        yield f"  {kind} ×{number}: {'; '.join(map(str, places))}{more}"
+    if report.replaced:
+        yield "replaced: " + ", ".join(f"{kind} ×{number}" for kind, number in sorted(report.replaced.items()))
+    if report.before:
+        yield "masked before: " + ", ".join(f"{kind} ×{number}" for kind, number in sorted(Counter(report.before).items()))
+    for name in report.not_read:
+        yield f"not looked into, because it is no text: {name}"
