@@ -1,4 +1,4 @@
-"""One scenario watched as `runbook diagnose` watches: the real helper, the engine's loop, the real judge; every sample recorded."""
+"""One scenario watched as `runbook diagnose --pid` watches: attached by the real step, judged by the real rules; every sample recorded."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from runbook.engine.watch import watch
 from runbook.hosts.local import connect_local
 from runbook.model.event import Event
 from runbook.model.profile import Profile
-from runbook.model.remote import LaunchState
-from runbook.model.sample import Expectation, Question, Sample
+from runbook.model.sample import Sample
 from runbook.model.verdict import CERTAIN_VERDICTS, Diagnosis
-from runbook.steps.base import Launched
-from runbook.steps.checking import Checks
-from runbook.steps.watching import ServerGoal, Watched, base_url
+from runbook.steps.attach import Attach
+from runbook.steps.base import Goal, Launched
+from runbook.steps.diagnose import Diagnose, State
+from runbook.steps.wait_healthy import ExpectHealthy, Healthy, WaitHealthy
 from tests.support.context import LocalContext
 from tests.zoo.outcome import Outcome, weigh
 from tests.zoo.scenario import Scenario
@@ -29,30 +29,33 @@ BOX_S = {"live": 100.0, "serving": 60.0, "decisive": 75.0, "frozen": 150.0, "spi
 """How long is looked: at a live process in all, at a hung one from its last progress on. Longer than the verdict may take."""
 START_S = 60.0
 """A hung process has got stuck by then."""
-EVERY_S = 2.0
-GENERIC = profiles().read("generic")
 _encode = msgspec.json.Encoder(enc_hook=float).encode
 
 
 class Context(LocalContext):
     """A step's context whose events go to a file, with a time box that knows when the process got stuck."""
 
-    def __init__(self, staged: Staged, scenario: Scenario, record: Path, box_s: float) -> None:
-        super().__init__(connect_local(), staged.folder, run="", box_s=box_s, profiles={"generic": GENERIC})
-        self._staged, self._scenario, self._record = staged, scenario, record.open("wb")
+    def __init__(self, staged: Staged, scenario: Scenario, record: Path, box_s: float, known: dict[str, Profile]) -> None:
+        super().__init__(connect_local(), staged.folder, run="", box_s=box_s, profiles=known)
+        self.scenario = scenario
+        self._staged, self._record = staged, record.open("wb")
         self._wall = time.time()
 
     def remaining_s(self) -> float:
         """Until the box ends; that of a hang begins at its last progress, or when somebody began to look."""
-        if self._scenario.right in ("slow", "passed"):
+        if self.scenario.is_alive:
             return super().remaining_s()
         stuck = self._staged.stuck_at()
         since = max(stuck, self._wall) if stuck is not None else self._wall + START_S
         return since + self.box_s - time.time()
 
+    def watch(self, goal: Goal) -> Diagnosis:
+        """The engine's loop."""
+        return watch(goal, self)
+
     def emit(self, event: Event) -> None:
         """One line of the recording."""
-        self._record.write(_encode(msgspec.structs.replace(event, t=time.time())) + b"\n")
+        self._record.write(_encode(event) + b"\n")
 
     def close(self) -> None:
         """End the helper."""
@@ -60,60 +63,32 @@ class Context(LocalContext):
         self.host.close()
 
 
-class Standing(ServerGoal):
-    """How does this process stand? Only what is certain ends the wait; `passed` does where that is the truth."""
-
-    every_s = EVERY_S
-
-    def __init__(self, ctx: Context, launched: Launched, scenario: Scenario, stall_after_s: float | None) -> None:
-        self.profile: Profile = launched.profile
-        self.watched = Watched(ctx, launched)
-        self._ends = CERTAIN_VERDICTS | ({"passed"} if scenario.right == "passed" else set())
-        expect = Expectation(body=scenario.body)
-        base = base_url(launched, None)
-        self._checks = Checks(ctx, base, "/health", expect, default_path="/health", timeout_s=10.0, interval_s=EVERY_S) if base else None
-        self._question = Question(
-            about="healthy" if base else "state",
-            since=ctx.clock.now(),
-            box_s=ctx.box_s,
-            expect=expect,
-            stall_after_s=stall_after_s,
-            ranks=scenario.ranks,
-        )
-
-    def look(self) -> Sample:
-        """A check where there is a port, then the rest."""
-        check = self._checks.make() if self._checks else None
-        sample = self.watched.look() if self.watched else None
-        assert sample is not None
-        return sample if check is None else msgspec.structs.replace(sample, check=check)
-
-    def question(self, final: bool) -> Question:
-        """The same all the time."""
-        return msgspec.structs.replace(self._question, final=final)
+class Standing(State):
+    """What `diagnose` asks. Only what is certain ends the wait here, so that a live process is looked at for the whole box."""
 
     def judge(self, samples: Sequence[Sample], now: float, *, final: bool) -> Diagnosis | None:
         """The judge's answer, kept back while it is not certain."""
         answer = super().judge(samples, now, final=final)
-        return answer if final or (answer is not None and answer.verdict in self._ends) else None
-
-    def close(self) -> None:
-        """End a check that is under way."""
-        super().close()
-        if self._checks:
-            self._checks.close()
+        return answer if final or (answer is not None and answer.verdict in ends_of(self._ctx.scenario)) else None  # type: ignore[attr-defined]
 
 
-def perform(scenario: Scenario, seed: int, folder: Path, *, most_s: float | None = None, stall_after_s: float | None = None) -> Outcome:
+def ends_of(scenario: Scenario) -> frozenset[str]:
+    """Verdicts that end the wait on a scenario: `passed` does where that is the truth."""
+    return CERTAIN_VERDICTS | ({"passed"} if scenario.right == "passed" else set())
+
+
+def perform(scenario: Scenario, seed: int, folder: Path, *, most_s: float | None = None, stall_after: str = "auto") -> Outcome:
     """Play it, watch it, weigh the verdict. The recording stays in `folder`."""
     record = folder / f"{scenario.name}-{seed}.jsonl"
+    record.with_suffix(".truth.json").unlink(missing_ok=True)
     with staged(scenario, seed) as process:
         _come_late(process, scenario, seed)
-        box = BOX_S[scenario.truth if scenario.right in ("slow", "passed") else scenario.pace]
-        ctx = Context(process, scenario, record, min(box, most_s or box))
+        box = BOX_S[scenario.truth if scenario.is_alive else scenario.pace]
+        known = {"generic": profiles().read("generic")}
+        ctx = Context(process, scenario, record, min(box, most_s or box), known)
         try:
             began = time.time()
-            answer = _watch(ctx, process, scenario, stall_after_s)
+            answer = _watch(ctx, process, stall_after)
             return weigh(scenario, seed, answer, process, began, record)
         finally:
             ctx.close()
@@ -121,7 +96,7 @@ def perform(scenario: Scenario, seed: int, folder: Path, *, most_s: float | None
 
 def _come_late(process: Staged, scenario: Scenario, seed: int) -> None:
     """In a third of the seeds nobody looked while it still moved."""
-    rng = random.Random(seed)
+    rng = random.Random(f"late {scenario.name} {seed}")
     if rng.randrange(3) or scenario.truth == "crashed":
         return
     begin = time.monotonic()
@@ -130,24 +105,22 @@ def _come_late(process: Staged, scenario: Scenario, seed: int) -> None:
     time.sleep(rng.uniform(0.5, 5))
 
 
-def _watch(ctx: Context, process: Staged, scenario: Scenario, stall_after_s: float | None) -> Diagnosis:
-    mark = ctx.host.marks([str(process.log)])[str(process.log)]
-    state = LaunchState(
-        id="server",
-        pid=process.pid,
-        start=process.start,
-        sid=process.pid,
-        log=str(process.log),
-        log_inode=mark.inode,
-        log_offset=0,
-        argv=(),
-        cwd=str(process.folder),
-        interpreter="",
-        started=ctx.clock.now(),
-    )
-    launched = Launched(step="server", host="local", state=state, profile=GENERIC, port=process.port, env={}, run="", ranks=scenario.ranks)
-    goal = Standing(ctx, launched, scenario, stall_after_s)
+def _watch(ctx: Context, process: Staged, stall_after: str) -> Diagnosis:
+    attached = ctx.at("server").do(Attach(pid=process.pid, profile="generic"))
+    launched = ctx.launched("server")
+    assert launched is not None, attached.reason
+    launched = msgspec.structs.replace(launched, ranks=ctx.scenario.ranks, port=process.port)
+    ctx.at("state")
+    ctx.began = ctx.clock.monotonic()
+    goal = _goal(ctx, launched, stall_after)
     try:
-        return watch(goal, ctx)
+        return ctx.watch(goal)
     finally:
         goal.close()
+
+
+def _goal(ctx: Context, launched: Launched, stall_after: str) -> State | Healthy:
+    if ctx.scenario.body is None:
+        return Standing(ctx, Diagnose(server="server", stall_after=stall_after), launched)
+    step = WaitHealthy(server="server", expect=ExpectHealthy(body=ctx.scenario.body), stall_after=stall_after)
+    return Healthy(ctx, step, launched.profile, launched, f"http://127.0.0.1:{launched.port}")

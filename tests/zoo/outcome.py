@@ -45,7 +45,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         if self.verdict == "undecided":
             return "undecided"
         if self.verdict == "hung":
-            return "false_hung" if right in ("slow", "passed") else "other"
+            return "false_hung" if SCENARIOS[self.scenario].is_alive else "other"
         return "missed" if self.truth == "hung" and self.verdict in ("slow", "passed") else "other"
 
 
@@ -127,7 +127,7 @@ def _row(name: str, truth: str, mine: Sequence[Outcome]) -> str:
 
 def totals(outcomes: Sequence[Outcome]) -> list[str]:
     """The figures that the targets are about."""
-    alive = [one for one in outcomes if SCENARIOS[one.scenario].right in ("slow", "passed")]
+    alive = [one for one in outcomes if SCENARIOS[one.scenario].is_alive]
     stuck = [one for one in outcomes if one.truth == "hung"]
     lines = [
         f"live called hung: {sum(one.word == 'false_hung' for one in alive)} of {len(alive)}",

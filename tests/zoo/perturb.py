@@ -11,12 +11,13 @@ import msgspec
 
 from runbook.diagnose.judge import judge
 from runbook.diagnose.thin import carry_log
-from runbook.engine.watch import Memory
-from runbook.model.event import SampleTaken, WaitBegan
+from runbook.engine.memory import Memory
+from runbook.engine.recording import load_recording
+from runbook.engine.replay import judge_again, waits
 from runbook.model.profile import Profile
 from runbook.model.sample import Blind, ProcessSample, Question, Sample, Seen
-from runbook.model.units import dec_hook
-from runbook.model.verdict import CERTAIN_VERDICTS, Diagnosis
+from runbook.model.verdict import Diagnosis
+from tests.zoo.looking import ends_of
 from tests.zoo.outcome import Outcome, compare
 from tests.zoo.scenario import SCENARIOS
 
@@ -39,39 +40,20 @@ def rejudge(folder: Path, names: Sequence[str], seeds: Sequence[int], times: int
 
 
 def _again(record: Path, name: str, seed: int, variant: int) -> Outcome:
-    profile, question, samples = read(record)
-    text = "recorded"
-    if variant:
-        samples, text = perturbed(samples, random.Random(f"{name} {seed} {variant}"))
+    (wait,) = waits(load_recording(record.parent, record.name))
     truth = msgspec.json.decode(record.with_suffix(".truth.json").read_bytes())
-    answer = replay(samples, profile, question, SCENARIOS[name].right)
+    if variant == 0:
+        again = judge_again(wait)
+        answer, text = again.diagnosis, "recorded" if again.same is not False else "recorded, but judged otherwise now"
+    else:
+        samples, text = perturbed(wait.samples, random.Random(f"{name} {seed} {variant}"))
+        answer = replay(samples, wait.profile, wait.question, ends_of(SCENARIOS[name]))
     return compare(SCENARIOS[name], seed, answer, truth["culprit"], str(record), f"{variant}: {text}")
 
 
-def read(record: Path) -> tuple[Profile, Question, list[Sample]]:
-    """What a recording holds; a torn last line is left out."""
-    profile, question, samples = None, None, []
-    for line in record.read_bytes().split(b"\n")[:-1]:
-        event = _event(line)
-        if isinstance(event, WaitBegan):
-            profile, question = msgspec.convert(event.profile, Profile, dec_hook=dec_hook), event.question
-        elif isinstance(event, SampleTaken):
-            samples.append(event.sample)
-    assert profile is not None and question is not None, record
-    return profile, question, samples
-
-
-KINDS = {str(kind.__struct_config__.tag): kind for kind in (WaitBegan, SampleTaken)}
-
-
-def _event(line: bytes) -> WaitBegan | SampleTaken | None:
-    kind = KINDS.get(msgspec.json.decode(line)["event"])
-    return msgspec.json.decode(line, type=kind) if kind else None
-
-
 def perturbed(samples: list[Sample], rng: random.Random) -> tuple[list[Sample], str]:
-    """One change of each sort, and what it was."""
-    pace, lost = rng.choice((0.7, 1.0, 1.0, 1.5)), rng.choice((0.0, 0.2, 0.5))
+    """One change of each sort, and what it was. Time only gets longer: a recording ends at its verdict, and proof needs its time."""
+    pace, lost = rng.choice((1.0, 1.25, 1.6)), rng.choice((0.0, 0.2, 0.5))
     blind = rng.choice(("", *OF_SAMPLE, *OF_PROCESS, "threads"))
     kept = _drop(samples, lost, rng)
     begin = kept[0].t
@@ -106,10 +88,9 @@ def _hide(sample: Sample, source: str) -> Sample:
     return msgspec.structs.replace(sample, processes=Seen(processes))
 
 
-def replay(samples: Sequence[Sample], profile: Profile, question: Question, right: str) -> Diagnosis:
-    """What the wait would have ended with: the first certain verdict, else the one at its end."""
+def replay(samples: Sequence[Sample], profile: Profile, question: Question, ends: frozenset[str]) -> Diagnosis:
+    """What the wait would have ended with: the first verdict among `ends`, else the one at the end of its box."""
     memory = Memory()
-    ends = CERTAIN_VERDICTS | ({"passed"} if right == "passed" else set())
     for number, sample in enumerate(samples):
         memory.add(sample)
         last = number == len(samples) - 1

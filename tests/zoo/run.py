@@ -21,30 +21,35 @@ from tests.zoo.scenario import SCENARIOS, Scenario
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit 1 when a live process was called hung, or a hung one slow or passed."""
+    """Exit 1 when a live process was called hung, a hung one slow or passed, or a scenario could not be run."""
     args = _arguments(argv)
     collect()
     chosen = [scenario for name, scenario in SCENARIOS.items() if not args.only or name in args.only.split(",")]
     todo = [(scenario, seed) for seed in args.seeds for scenario in chosen]
     args.out.mkdir(parents=True, exist_ok=True)
-    if args.again:
-        done: list[Outcome] = []
-    else:
+    failed, done = 0, list[Outcome]()
+    if not args.again:
         with _load(args.load), ThreadPoolExecutor(args.jobs) as pool:
-            done = [one for one in pool.map(lambda job: _one(*job, args), todo) if one is not None]
+            played = list(pool.map(lambda job: _one(*job, args), todo))
+        done = [one for one in played if one is not None]
+        failed = len(played) - len(done)
     if args.perturb:
         from tests.zoo.perturb import rejudge
 
         done += rejudge(args.out, [scenario.name for scenario in chosen], args.seeds, args.perturb)
-    sys.stdout.write(table(done) + "\n")
+    for title, part in (("in real time", [one for one in done if not one.variant]), ("judged again", [one for one in done if one.variant])):
+        if part:
+            sys.stdout.write(f"{title}\n\n{table(part)}\n\n")
     if args.json:
         args.json.write_bytes(msgspec.json.format(msgspec.json.encode(done)))
-    return 1 if any(one.word in ("false_hung", "missed") for one in wrong(done)) else 0
+    if failed:
+        sys.stderr.write(f"{failed} could not be run\n")
+    return 1 if failed or any(one.word in ("false_hung", "missed") for one in wrong(done)) else 0
 
 
 def _one(scenario: Scenario, seed: int, args: argparse.Namespace) -> Outcome | None:
     try:
-        outcome = perform(scenario, seed, args.out, most_s=args.most, stall_after_s=args.stall_after)
+        outcome = perform(scenario, seed, args.out, most_s=args.most, stall_after=args.stall_after)
     except Exception:
         sys.stderr.write(f"{scenario.name} seed {seed} could not be run:\n{traceback.format_exc()}\n")
         return None
@@ -82,7 +87,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--perturb", type=int, default=0, metavar="N", help="judge each recording N times more, with perturbed samples")
     parser.add_argument("--again", action="store_true", help="start nothing: only judge the recordings of --out")
     parser.add_argument("--most", type=float, default=None, metavar="S", help="look no longer than this")
-    parser.add_argument("--stall-after", type=float, default=None, metavar="S", help="stall budget instead of the profile's")
+    parser.add_argument("--stall-after", default="auto", metavar="DURATION", help="stall budget instead of the profile's")
     parser.add_argument("--out", type=Path, default=Path(".cache/zoo"), help="folder of the recordings")
     parser.add_argument("--json", type=Path, default=None, help="all outcomes as JSON")
     return parser.parse_args(argv)

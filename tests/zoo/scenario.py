@@ -37,6 +37,11 @@ class Scenario:
         """The verdict that is true."""
         return {"live": "slow", "serving": "passed"}.get(self.truth, self.truth)
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether `hung` would be the worst of all wrong verdicts."""
+        return self.truth in ("live", "serving")
+
 
 SCENARIOS: dict[str, Scenario] = {}
 
