@@ -6,23 +6,25 @@ import json
 import os
 import shlex
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from runbook.cli import post_files, report
+from runbook.cli.redact import check_kinds
 from runbook.engine.journal import JournalError
 from runbook.engine.recording import load_recording
 from runbook.engine.redact import Mask
+from runbook.engine.redaction.redactor import masked_lines
 from runbook.model.event import AnyEvent
 from runbook.render.budget import SMALLEST
 from runbook.render.markdown import markdown
 from runbook.render.story import Story, tell
 from runbook.tickets import TRACKERS, Tracker, flow, tracker_for
 from runbook.tickets import command as program
-from runbook.tickets.base import Client, Draft, Login, Misused, NoToken, TicketError, address
+from runbook.tickets.base import Client, Draft, Login, Misused, NoToken, TicketError, Withheld, address
 from runbook.tickets.dry import DryClient
 
 
@@ -35,6 +37,7 @@ from runbook.tickets.dry import DryClient
 @click.option("--tracker", "name", type=click.Choice(list(TRACKERS)), help="Which tracker the address is, when it cannot be told.")
 @click.option("--link", help="Where the whole run lies; in GitHub Actions and GitLab CI the job's page.")
 @click.option("--post-command", "line", help="A program that posts, such as 'prog {md} {html} {url}'. No shell.")
+@click.option("--allow", "allowed", multiple=True, metavar="KIND", help="Send what looks like a secret of this kind; may be repeated.")
 @click.option("--allow-http", is_flag=True, help="Send the token without TLS.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(
@@ -46,6 +49,7 @@ def command(
     name: str | None,
     link: str | None,
     line: str | None,
+    allowed: tuple[str, ...],
     allow_http: bool,
     as_json: bool,
 ) -> int:
@@ -54,12 +58,13 @@ def command(
     RUN is an id, its beginning, `last`, a folder, or an events.jsonl. A second post changes the first. Tokens come from the environment:
     GH_TOKEN, GITLAB_TOKEN, JIRA_API_TOKEN, REDMINE_API_KEY, …
     """
+    check_kinds(allowed)
     folder, journal = report.find(run)
     try:
         events = load_recording(folder, journal)
     except JournalError as problem:
         raise click.UsageError(f"{run}: {problem}") from problem
-    post = Posting(folder, journal, events, link, as_json)
+    post = Posting(folder, journal, events, link, as_json, allowed)
     try:
         if line is not None:
             return post.by_program(line, ticket_url or "", dry_run)
@@ -78,24 +83,36 @@ def command(
 class Posting:
     """One call of the command: the run, its mask, and how it answers."""
 
-    def __init__(self, folder: Path, journal: str, events: list[AnyEvent], link: str | None, as_json: bool) -> None:
-        self.folder, self.journal, self.as_json = folder, journal, as_json
+    def __init__(
+        self, folder: Path, journal: str, events: list[AnyEvent], link: str | None, as_json: bool, allowed: tuple[str, ...] = ()
+    ) -> None:
+        self.folder, self.journal, self.as_json, self.allowed = folder, journal, as_json, allowed
         self.story = tell(events)
         header = self.story.header
         self.run = header.run if header else folder.name
         self.secrets = post_files.secrets(header.secrets if header else [], os.environ)
-        self.mask = Mask(self.secrets)
+        self.mask = Mask(self.secrets, allow=allowed)
         self._raw, self._link = events, link or _job_page()
 
-    def use(self, login: Login) -> list[AnyEvent]:
-        """Mask what this login brings too; the events without any secret, so that no escaping of the renderer can hide one."""
-        self.mask = Mask({**login.secrets, **self.secrets})
+    def use(self, login: Login, kinds: Iterable[str]) -> list[AnyEvent]:
+        """Mask what this login brings too; the events without any secret, so that no escaping of the renderer can hide one.
+
+        Raises Withheld when they, or the files of these kinds, hold something else that looks like a secret.
+        """
+        known = {**login.secrets, **self.secrets}
+        self.mask = Mask(known, allow=self.allowed)
+        found = post_files.suspicious(self._raw, self.folder, kinds, known, self.allowed)
+        if found.masked:
+            raise Withheld(
+                f"nothing was sent, because there still is what looks like a secret ({'; '.join(masked_lines(found))})",
+                f"`runbook redact {self.run}` writes a copy without it, to post instead; --allow KIND sends one kind as it is",
+            )
         return post_files.masked_events(self._raw, self.mask)
 
     def to_ticket(self, tracker: Tracker, kinds: tuple[str, ...], dry_run: bool, allow_http: bool) -> int:
         """Post to a tracker; answers the exit code."""
         login = self._login(tracker, dry_run, allow_http)
-        events = self.use(login)
+        events = self.use(login, kinds)
         footer = f"\nWhole run: {self.mask.text(self._link)}\n" if self._link else ""
         draft = Draft(
             run=self.run,
@@ -127,8 +144,8 @@ class Posting:
     def by_program(self, line: str, url: str, dry_run: bool) -> int:
         """Hand files to a program; answers the exit code."""
         argv = program.words(line)
-        events = self.use(Login())
         wanted = program.slots(argv)
+        events = self.use(Login(), wanted)
         values = {**_texts(self.story, self.run), "url": url}
         with tempfile.TemporaryDirectory(prefix="runbook-post-") as place:
             for kind in post_files.KINDS:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from runbook.cli.report import FORMATS
+from runbook.engine.recording import evidence_path
 from runbook.engine.redact import Mask, looks_secret
-from runbook.model.event import AnyEvent
+from runbook.engine.redaction.redactor import Place, Redactor, Report, tag_of
+from runbook.model.event import AnyEvent, EvidenceSaved
 from runbook.render.budget import Budget
 from runbook.render.markdown import markdown
 from runbook.tickets.base import File
@@ -60,6 +62,21 @@ def masked_events(events: list[AnyEvent], mask: Mask) -> list[AnyEvent]:
     if mask.bytes(written) == written:
         return events
     return [msgspec.convert(mask.value(msgspec.to_builtins(event)), AnyEvent) for event in events]
+
+
+def suspicious(events: list[AnyEvent], folder: Path, kinds: Iterable[str], known: Mapping[str, str], allow: Collection[str]) -> Report:
+    """What still looks like a secret in all that would be sent, when the `known` ones are masked."""
+    redactor = Redactor({}, allow=allow)
+    mask = Mask(known, shapes=False)
+    for number, event in enumerate(events):
+        plain = mask.value(msgspec.to_builtins(event))
+        redactor.data(plain, Place("events", event=event.n if event.n >= 0 else number, tag=tag_of(plain)))
+    if "zip" in kinds:
+        for name in dict.fromkeys(event.file for event in events if isinstance(event, EvidenceSaved)):
+            path = evidence_path(folder, name)
+            if path is not None:
+                redactor.text(mask.bytes(path.read_bytes()).decode("utf-8", "replace"), Place(name))
+    return redactor.report
 
 
 def build(kind: str, folder: Path, journal: str, run: str, events: list[AnyEvent], mask: Mask) -> File:

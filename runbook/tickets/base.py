@@ -2,6 +2,7 @@
 
 TicketError ── Misused       the user's to repair: a wrong URL, no token (exit code 2)
             ├─ Refused       the tracker said no (1) ── TooLong: it said that the text is too long
+            ├─ Withheld      what would be sent still looks like a secret; nothing was sent (8)
             └─ Unreachable   no answer (6)           ── OutcomeUnknown: perhaps it was done all the same
 """
 
@@ -40,6 +41,12 @@ class Misused(TicketError):
 
 class NoToken(Misused):
     """No token that may be sent to this host."""
+
+
+class Withheld(TicketError):
+    """What would be sent still looks like a secret; nothing was sent."""
+
+    exit_code = 8
 
 
 class Refused(TicketError):

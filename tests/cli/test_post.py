@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import subprocess
 import sys
 import zipfile
 
+import msgspec
 import pytest
 
 from runbook.cli.main import exit_code
-from runbook.engine.redact import forms
+from runbook.engine.journal import Journal
+from runbook.engine.redact import Mask, forms
+from runbook.model.clock import SystemClock
+from tests.support.secret_texts import corpus, made
 from tests.tickets.conftest import start  # noqa: F401  (a fixture)
 from tests.tickets.forge_stubs import GitLabStub, RedmineStub
 from tests.tickets.github_stub import TOKEN, GitHubStub
@@ -215,3 +220,55 @@ def test_the_address_can_stay_in_the_environment(run, hub, monkeypatch, capsys):
     monkeypatch.setenv("TICKET", f"{hub.url}/o/r/issues/3")
     assert exit_code(["post", "last", "env:TICKET"]) == 0
     assert len(hub.comments) == 1
+
+
+def leaking(own_state, **more):
+    """A run whose journal was written where nobody masked by shape."""
+    return write(own_state, hung(log=f"first\nlogin {made('hf_', 34)}", **more))
+
+
+def test_what_still_looks_like_a_secret_is_not_sent(own_state, hub, capsys):
+    leaking(own_state)
+    for args in ([], ["--dry-run"]):
+        assert exit_code(["post", "last", f"{hub.url}/o/r/issues/3", *args]) == 8
+        err = capsys.readouterr().err
+        assert "nothing was sent" in err and "hf-token ×1: event 2 (step_ended of `up`), result.text, line 3" in err
+        assert f"runbook redact {RUN}" in err and "--allow KIND" in err and made("hf_", 34) not in err
+    assert hub.seen == []
+
+
+def test_the_redacted_copy_is_sent_and_so_is_an_allowed_kind(own_state, hub, capsys, tmp_path):
+    folder = leaking(own_state)
+    assert exit_code(["redact", RUN, "--out", str(tmp_path / "copy")]) == 0
+    assert exit_code(["post", str(tmp_path / "copy"), f"{hub.url}/o/r/issues/3"]) == 0
+    assert "***hf-token***" in hub.comments[100]["body"].replace("\\", "")
+    assert exit_code(["post", str(folder), f"{hub.url}/o/r/issues/3", "--allow", "hf-token"]) == 0
+    assert made("hf_", 34) in hub.comments[100]["body"].replace("\\", "")
+    assert exit_code(["post", str(folder), f"{hub.url}/o/r/issues/3", "--allow", "nonsense"]) == 2
+
+
+def test_a_program_gets_no_secret_either(own_state, capsys):
+    folder = write(own_state, hung())
+    (folder / "evidence" / "up" / "stacks.txt").write_text(f"\n\ntoken: {made('', 40)}")
+    assert exit_code(["post", "last", "--post-command", "cat {zip}", "--json"]) == 8
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert "token ×1: evidence/up/stacks.txt:3" in error["summary"] and error["exit_code"] == 8
+    assert exit_code(["post", "last", "--post-command", "cat {md}"]) == 0
+
+
+@pytest.mark.parametrize("kind", ["md", "html", "junit", "json", "trace", "zip"])
+def test_no_secret_of_the_corpus_is_in_any_format_of_a_run(own_state, tmp_path, kind):
+    """As the engine writes it: masked by shape before it is on disk."""
+    lines = corpus("must_mask")
+    journal = Journal(tmp_path / "run", SystemClock(), Mask({}))
+    for event in hung(extra=lines[0].text, log="\n".join(line.text for line in lines)):
+        journal.append(msgspec.structs.replace(event, n=-1))
+    journal.save("up/stacks.txt", "\n".join(line.text for line in lines).encode())
+    journal.close()
+    assert exit_code(["report", str(tmp_path / "run"), "--format", kind, "-o", str(tmp_path / "out")]) == 0
+    data = [(tmp_path / "out").read_bytes()]
+    if kind == "zip":
+        with zipfile.ZipFile(tmp_path / "out") as archive:
+            data = [archive.read(member) for member in archive.namelist()]
+    plain = [html.unescape(each.decode("utf-8", "replace")).replace("\\", "") for each in data]
+    assert not [secret for line in lines for secret in line.secrets for text in plain if secret in text]

@@ -84,9 +84,9 @@ def judge(name: str, value: str, *, prose: bool = False) -> bool | None:
     if plain_name.endswith(STRONG):
         if len(value) < SHORTEST or not is_plain(value):
             return None
-        if _is_word(value) and prose:
+        if prose and (" " in value or _is_word(value)):
             return None
-        return " " not in value or None if prose else " " not in value
+        return " " not in value and not (prose and re.fullmatch(r"[A-Za-z]+(?:[-_.][A-Za-z]+)+[.,]?", value))
     if len(value) < SHORTEST or not plain_name.endswith(WEAK):
         return None
     before = plain_name[: -len("token" if plain_name.endswith("token") else "key")]

@@ -116,7 +116,7 @@ class Redactor:
                 yield self.text(line, Place(file, number + 1))
                 continue
             n = event.get("n")
-            place = Place(file, event=n if isinstance(n, int) else number, tag=_tag(event))
+            place = Place(file, event=n if isinstance(n, int) else number, tag=tag_of(event))
             yield json.dumps(self.data(event, place), ensure_ascii=False, separators=(",", ":")) + "\n"
 
     def file(self, pieces: Iterable[str], file: str) -> Iterator[str]:
@@ -131,19 +131,25 @@ def _inside(place: Place, key: object) -> Place:
     return msgspec.structs.replace(place, field=f"{place.field}.{key}" if place.field else str(key))
 
 
-def _tag(event: dict[str, Any]) -> str:
+def tag_of(event: Mapping[str, Any]) -> str:
+    """What an event is, and of which step."""
     step = event.get("step")
     return f"{event.get('event', '?')} of `{step}`" if isinstance(step, str) else str(event.get("event", "?"))
+
+
+def masked_lines(report: Report) -> Iterator[str]:
+    """A line for each kind: how many, and where."""
+    for kind, number in sorted(report.masked.items(), key=lambda item: (-item[1], item[0])):
+        places = report.places[kind]
+        more = f" and {number - len(places)} more" if number > len(places) else ""
+        yield f"{kind} ×{number}: {'; '.join(map(str, places))}{more}"
 
 
 def lines(report: Report) -> Iterator[str]:
     """The report for people."""
     total = sum(report.masked.values())
     yield f"masked {total} value{'' if total == 1 else 's'}" + (":" if total else "")
-    for kind, number in sorted(report.masked.items(), key=lambda item: (-item[1], item[0])):
-        places = report.places[kind]
-        more = f" and {number - len(places)} more" if number > len(places) else ""
-        yield f"  {kind} ×{number}: {'; '.join(map(str, places))}{more}"
+    yield from (f"  {line}" for line in masked_lines(report))
     if report.replaced:
         yield "replaced: " + ", ".join(f"{kind} ×{number}" for kind, number in sorted(report.replaced.items()))
     if report.before:
