@@ -25,6 +25,7 @@ from runbook.hosts.errors import (
     ResolveFailed,
     Unreachable,
 )
+from runbook.hosts.looks import Looks, OutOfStep, chain_of
 from runbook.model.remote import (
     Completed,
     Described,
@@ -161,6 +162,7 @@ class Host:
         self.http = http
         self.gpu_indices = gpus
         self.cancel: CancelToken | None = None
+        self._looks = Looks()
 
     def call(
         self,
@@ -197,15 +199,20 @@ class Host:
         keep_bytes: int = 256 * 1024,
         on_output: Callable[[str, bytes], None] | None = None,
         marker: str = "",
+        on_start: Callable[[ProcessId], None] | None = None,
     ) -> Completed:
         """Run argv, or `shell` as a script over stdin of bash (else sh), in a process group of its own.
 
         When `timeout_s` is over the helper climbs `ladder` on the group and says what is left. `on_output` gets (stream, bytes)
-        as they come. `marker` is put into its environment as RUNBOOK_RUN.
+        as they come; with `on_start`, which is told its process, only so much of them that no link is filled by it. `marker` is put
+        into its environment as RUNBOOK_RUN.
         """
 
         def event(data: dict[str, Any], blob: bytes) -> None:
-            if on_output is not None:
+            if "pid" in data:
+                if on_start is not None:
+                    on_start(ProcessId(data["pid"], data["start"]))
+            elif on_output is not None:
                 on_output(data["stream"], blob)
 
         grace = 15.0 + sum(Rung.parse(rung).wait_s for rung in ladder)
@@ -219,6 +226,7 @@ class Host:
             ladder=list(ladder),
             keep=keep_bytes,
             live=on_output is not None,
+            sparse=on_start is not None,
             marker=marker,
             blob=stdin,
             timeout_s=timeout_s + grace,
@@ -254,12 +262,19 @@ class Host:
         )
 
     def sample(self, spec: dict[str, Any], timeout_s: float = 30.0) -> Sample:
-        """One observation of a launched server.
+        """One observation of a server.
 
-        spec: {run, server, pid, start, log: {path, inode, offset}, port, gpus: bool, threads: bool}; each key optional. The check
-        is not part of it: the engine fills `check`, `t` and `link`.
+        spec: {run, server, pid, start, log: {path, inode, offset}, port, gpus: bool, threads: bool, full: bool, folders: [path],
+        kernel: bool}; each key optional. The check is not part of it: the engine fills `check`, `t` and `link`.
         """
-        return self._typed(Sample, "sample", timeout_s=timeout_s, **spec)
+        chain = chain_of(spec)
+        for has in (self._looks.has(chain), 0):
+            answer = self.call("sample", timeout_s=timeout_s, **spec, chain=chain, has=has).data
+            try:
+                return msgspec.convert(self._looks.take(chain, answer), Sample)
+            except OutOfStep:
+                continue  # another thread has taken a look of this chain meanwhile
+        raise AssertionError("a look that builds on nothing cannot be out of step")
 
     def stacks(self, targets: Sequence[tuple[ProcessId, int | None]], look: int = 1, limit_s: float = 8.0) -> Outcome:
         """Stacks of these (process, rank), as `tuple[StackSample, …]`: bounded, side by side, without pausing anything.

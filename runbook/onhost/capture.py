@@ -1,9 +1,12 @@
 """What a command prints: kept in bounded memory, passed on while it comes."""
 
 import os
+import time
 from typing import Any, Dict, Tuple
 
 CHUNK = 1 << 16
+SPARSE_S = 0.5
+SPARSE_BYTES = 4096
 
 
 class Capture:
@@ -40,10 +43,12 @@ class Output:
     """Both output streams of a command, read when they have something.
 
     Live pieces stop while the controller is behind, and the next one says how many bytes it did not get; the capture has them.
+    `sparse` ones are the ends of what came, and no more often than every SPARSE_S.
     """
 
-    def __init__(self, ctx: Any, streams: Dict[int, str], keep: int, live: bool) -> None:
-        self._ctx, self._live = ctx, live
+    def __init__(self, ctx: Any, streams: Dict[int, str], keep: int, live: bool, sparse: bool = False) -> None:
+        self._ctx, self._live, self._sparse = ctx, live, sparse
+        self._told = float("-inf")
         self._withheld = dict.fromkeys(streams.values(), 0)
         self._captures = {name: Capture(keep) for name in streams.values()}
         self.open = dict(streams)
@@ -57,11 +62,18 @@ class Output:
             del self.open[fd]
             return
         self._captures[name].add(data)
-        if self._live and self._ctx.has_room():
-            self._ctx.emit({"stream": name, "withheld": self._withheld[name]}, data)
-            self._withheld[name] = 0
-        elif self._live:
+        if self._live:
+            self._tell(name, data)
+
+    def _tell(self, name: str, data: bytes) -> None:
+        now = time.monotonic()
+        if not self._ctx.has_room() or (self._sparse and now - self._told < SPARSE_S):
             self._withheld[name] += len(data)
+            return
+        self._told = now
+        piece = data[-SPARSE_BYTES:] if self._sparse else data
+        self._ctx.emit({"stream": name, "withheld": self._withheld[name] + len(data) - len(piece)}, piece)
+        self._withheld[name] = 0
 
     def result(self, name: str) -> Tuple[bytes, int]:
         """(kept bytes, dropped count) of a stream."""

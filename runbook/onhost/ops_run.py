@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import spawn
+from . import procs, spawn
 from .capture import Output
 from .ladder import Rung, parse_ladder, session_members, signal_name, signal_session
 from .wake import WakePipe
@@ -32,7 +32,10 @@ def run(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any], by
     assert process.stdout and process.stderr
     with process.stdout, process.stderr:
         streams = {process.stdout.fileno(): "stdout", process.stderr.fileno(): "stderr"}
-        output = Output(ctx, streams, int(args.get("keep", 256 * 1024)), bool(args.get("live")))
+        sparse = bool(args.get("sparse"))
+        if sparse:
+            ctx.emit({"pid": process.pid, "start": procs.start_ticks(process.pid) or 0})
+        output = Output(ctx, streams, int(args.get("keep", 256 * 1024)), bool(args.get("live")), sparse)
         following = Following(ctx, process.pid, output, rungs, None if limit_s is None else began + limit_s)
         following.follow()
     code = process.wait() if following.exited.is_set() else None

@@ -72,7 +72,7 @@ def _open(pid: int) -> Optional[Dict[int, str]]:
 def _output(pid: int, fd: int, ctx: Any) -> Dict[str, Any]:
     """Where descriptor 1 or 2 leads: file, pipe, socket, tty, null, deleted or closed; behind a pipe, what its readers write."""
     target = procs.read_link("/proc/%d/fd/%d" % (pid, fd))
-    found = {"fd": fd, "kind": _kind(target), "path": target or "", "readers": []}  # type: Dict[str, Any]
+    found: Dict[str, Any] = {"fd": fd, "kind": _kind(target), "path": target or "", "readers": []}
     if found["kind"] == "pipe":
         found["readers"] = _readers(str(target), pid, ctx)
     return found
@@ -103,8 +103,8 @@ def _readers(pipe: str, writer: int, ctx: Any) -> List[Dict[str, Any]]:
 
 def _written(pid: int, files: Dict[int, str]) -> List[str]:
     """Regular files that it holds open for writing, each once, in the order of their descriptors."""
-    found = []  # type: List[str]
-    seen = set()  # type: Set[str]
+    found: List[str] = []
+    seen: Set[str] = set()
     for fd, target in sorted(files.items()):
         if target.startswith("/") and target not in seen and _kind(target) == "file" and _flags(pid, fd) & _WRITES:
             seen.add(target)

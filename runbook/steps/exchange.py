@@ -42,8 +42,9 @@ class Exchange(Generic[T]):
             raise self._error
         return self._value[0]
 
-    def close(self) -> None:
-        """Tell the call to end and wait a moment for it."""
+    def close(self, wait_s: float = 2.0) -> None:
+        """Tell the call to end and wait a moment for it; not for one that cannot be told."""
         self._take_back()
         self._token.set()
-        self._thread.join(timeout=2.0)
+        if wait_s > 0:
+            self._thread.join(timeout=wait_s)

@@ -8,14 +8,19 @@ from typing import Annotated, Any, ClassVar, Literal, Union
 import msgspec
 from msgspec import Meta
 
+from runbook.diagnose.judge import judge
 from runbook.hosts.base import Mark, RemoteError, ScanMatch, ScanReport
 from runbook.model.fields import LaunchRef, Regex, StepRef
-from runbook.model.sample import Sample
+from runbook.model.sample import Question, Sample
 from runbook.model.units import Duration
 from runbook.model.verdict import Diagnosis, Evidence
 from runbook.steps.base import Launched, Step, StepContext, StepResult, Window
+from runbook.steps.patience import OnSuspect, StallAfter, bad_duration, seconds_or_auto
+from runbook.steps.watching import ServerGoal, Watched, begin_mark
 
 START = "start"
+SERVER_S = 2.0
+ENDS_A_WAIT = frozenset({"hung", "crashed"})
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,7 +40,8 @@ class Grep(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Search a window of a log, split on line feed and carriage return; follows a rotation by inode.
 
     `absent` passes only when the window could be read whole, its writer was alive or ended inside it, and `control` (if given)
-    was found in it; else the step is undecided and says why.
+    was found in it; else the step is undecided and says why. While it waits for a line of a server's `log`, the server is watched:
+    one that has crashed or hangs for certain writes no more lines.
     """
 
     TYPE: ClassVar[str] = "grep"
@@ -56,6 +62,8 @@ class Grep(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     count: Annotated[Count | None, Meta(description="bounds on the number of lines")] = None
     control: Annotated[Regex, Meta(description="something that must be in the window, to show that the log is the right one")] = ""
     context: Annotated[int, Meta(description="lines before and after each match", ge=0, le=20)] = 2
+    stall_after: StallAfter = "auto"
+    on_suspect: OnSuspect = "collect"
 
     def problems(self) -> list[tuple[str, str, str]]:
         """One source, and bounds that can hold."""
@@ -66,7 +74,7 @@ class Grep(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
             found.append(("count", "`count` has no meaning with `expect: absent`", "leave one of them out"))
         if self.count and None not in (self.count.min, self.count.max) and self.count.min > self.count.max:  # type: ignore[operator]
             found.append(("count", "`min` is larger than `max`", "exchange them"))
-        return found
+        return found + bad_duration(self, "stall_after")
 
     def plan(self) -> list[str]:
         """The window and the pattern."""
@@ -80,11 +88,19 @@ class Grep(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self.log and launched is None:
             state = "check mode" if ctx.check_mode else f"`{self.log}` has launched nothing"
             return StepResult(verdict="passed" if ctx.check_mode else "undecided", reason=f"no log to search: {state}")
+        if launched is not None and not launched.state.log:
+            return StepResult(verdict="undecided", reason=f"the log of `{self.log}` is not known: {launched.log_note}")
         for path in self._files():
             ctx.watch_log(path)
-        search = Search(self, ctx, launched, ctx.window(self.since, self.until))
-        diagnosis = ctx.watch(search)
-        return StepResult(verdict=diagnosis.verdict, reason=diagnosis.reason, diagnosis=diagnosis, fields=search.fields())
+        window = ctx.window(self.since, self.until)
+        waits = launched is not None and self.wait > 0 and self.expect == "present" and self.until is None
+        search = Awaiting(self, ctx, launched, window) if waits and launched is not None else Search(self, ctx, launched, window)
+        try:
+            diagnosis = ctx.watch(search)
+        finally:
+            search.close()
+        fields = search.fields()
+        return StepResult(verdict=diagnosis.verdict, kind=diagnosis.kind, reason=diagnosis.reason, diagnosis=diagnosis, fields=fields)
 
     def wanted(self) -> Count:
         """The bounds that decide `present`."""
@@ -136,6 +152,9 @@ class Search:
         """How many lines match so far."""
         return None, _lines(self.count)
 
+    def close(self) -> None:
+        """Nothing is under way between two looks."""
+
     @property
     def count(self) -> int:
         """Lines that match, in all files."""
@@ -168,8 +187,9 @@ class Search:
         """Logs that nobody was writing to: their silence says nothing."""
         if self.step.expect != "absent":
             return []
-        if self._launched is not None:
-            ctx, state = self._ctx, self._ctx.host.launch_state(self._ctx.run.id, self._launched.state.id)
+        if self._launched is not None and self._launched.run != "":
+            ctx = self._ctx
+            state = ctx.host.launch_state(self._launched.run or ctx.run.id, self._launched.state.id)
             ended = None if state.ended is None else state.ended - ctx.host.facts.clock_offset_s
             if ended is not None and ended < self._window.since:
                 return [f"{state.log}: its writer (pid {state.pid}) had ended before the window began"]
@@ -211,6 +231,58 @@ class Search:
     def _where(self) -> str:
         parts = [f"{path} bytes {report.begin} to {report.end}" for path, report in self.reports.items()]
         return f" in {', '.join(parts)}" if parts else ""
+
+
+class Awaiting(Search, ServerGoal):
+    """The same for a line that is still to be written: its writer is looked at too, since a dead or hung one writes none."""
+
+    def __init__(self, step: Grep, ctx: StepContext, launched: Launched, window: Window) -> None:
+        super().__init__(step, ctx, launched, window)
+        self.profile = launched.profile
+        self.watched: Watched = Watched(ctx, launched, begin_mark(ctx, launched))
+        self._box_s = min(ctx.remaining_s(), float(step.wait))
+        self._due = ctx.clock.monotonic() + SERVER_S
+
+    def look(self) -> Sample:
+        """One scan, and every two seconds the server."""
+        sample = Search.look(self)
+        now = self._ctx.clock.monotonic()
+        if now < self._due:
+            return sample
+        self._due = now + SERVER_S
+        return self.watched.look()
+
+    def judge(self, samples: Sequence[Sample], now: float, *, final: bool) -> Diagnosis | None:
+        """The line; else what is certain of the server. Of a dead one the rest of the log is read first."""
+        answer = Search.judge(self, samples, now, final=final)
+        if answer is not None and answer.verdict == "passed":
+            return answer
+        server = judge(samples, self.profile, self.question(final), now)
+        if server is None or server.verdict not in ENDS_A_WAIT:
+            return answer
+        reason = f"{_lines(self.count)} `{self.step.pattern}`, and no more will come: {server.reason}"
+        return msgspec.structs.replace(server, reason=reason)
+
+    def moved(self, samples: Sequence[Sample]) -> tuple[str | None, str]:
+        """Lines so far, and what moves in the server."""
+        phase, text = ServerGoal.moved(self, samples)
+        return phase, f"{_lines(self.count)}; {text}"
+
+    def question(self, final: bool) -> Question:
+        """In which state is the server?"""
+        return Question(
+            about="state",
+            since=self._since,
+            box_s=self._box_s,
+            final=final,
+            stall_after_s=seconds_or_auto(self.step.stall_after),
+            on_suspect=self.step.on_suspect,
+            limited_by=self._ctx.limited_by(),
+        )
+
+    def close(self) -> None:
+        """End what is still under way."""
+        ServerGoal.close(self)
 
 
 def _lines(count: int) -> str:

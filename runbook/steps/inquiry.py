@@ -16,8 +16,8 @@ from runbook.steps.exchange import Exchange
 
 APART_S = 10.0
 """Between the two looks that are compared."""
-AGAIN_S = 120.0
-"""A suspicion that lasts is looked into again after this time."""
+AGAIN_S, MOST_AGAIN_S = 120.0, 3600.0
+"""A suspicion that lasts is looked into again after this time, and then after twice as long each time."""
 MOST_PROCESSES = 64
 TWICE = frozenset({"stacks", "collectives"})
 """Looks that say something only by their difference."""
@@ -33,14 +33,16 @@ class Inquiry:
         self._counted = False
         self._due = float("-inf")
         self._ended = float("-inf")
+        self._again_s = AGAIN_S
         self._exchange: Exchange[dict[str, Outcome]] | None = None
 
     def want(self, looks: tuple[str, ...]) -> None:
         """Begin, unless one is under way or has just ended; what was not wanted before begins at once."""
         now = self._ctx.clock.monotonic()
         fresh = bool(frozenset(looks) - self._wanted)
-        if self.under_way or not looks or (now - self._ended < AGAIN_S and not fresh):
+        if self.under_way or not looks or (now - self._ended < self._again_s and not fresh):
             return
+        self._again_s = AGAIN_S if fresh else min(2 * self._again_s, MOST_AGAIN_S)
         self._wanted = frozenset(looks)
         self._look, self._counted, self._due = 1, False, now
 
@@ -78,7 +80,7 @@ class Inquiry:
     def close(self) -> None:
         """End a look that is still under way."""
         if self._exchange is not None:
-            self._exchange.close()
+            self._exchange.close(wait_s=0.0)
         self._exchange = None
         self._look = 0
 

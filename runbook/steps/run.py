@@ -8,13 +8,22 @@ from typing import Annotated, Any, ClassVar, Literal, Union
 import msgspec
 from msgspec import Meta
 
-from runbook.hosts.base import Completed, RemoteError
+from runbook.hosts.base import Completed, ProcessId, RemoteError
 from runbook.model.fields import ShellText
 from runbook.model.playbook import DEFAULT_CAP
 from runbook.model.units import format_duration
+from runbook.model.verdict import Diagnosis
 from runbook.steps.base import Step, StepContext, StepResult
+from runbook.steps.exchange import Exchange
+from runbook.steps.kill import launch_processes
+from runbook.steps.patience import OnSuspect, StallAfter, bad_duration, seconds_or_auto
+from runbook.steps.running import Printed, Running
 
 LAST_LINES = 5
+UNWATCHED_S = 5.0
+"""What has ended by then was never watched."""
+ENDED_S = 30.0
+LADDER = ("TERM 5s", "KILL 5s")
 
 
 class RunExpect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,7 +37,8 @@ class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     The script travels as data, never as an argument, and runs with `set -eu` and, where there is bash, `pipefail`. When the time
     box ends, the ladder runs on its process group and the step says whether it is gone. A background child that keeps the output
-    open is a finding, not a wait.
+    open is a finding, not a wait. What runs for longer than 5 s is watched: a hang that is proven ends it early, with `stall_after`
+    also one that is not more than strong.
     """
 
     TYPE: ClassVar[str] = "run"
@@ -53,6 +63,8 @@ class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     expect: Annotated[RunExpect, Meta(description="what passes")] = RunExpect()
     parse: Annotated[Literal["text", "lines", "json"], Meta(description="how `out` reads stdout")] = "text"
     live: Annotated[bool, Meta(description="show its output while it runs")] = False
+    stall_after: StallAfter = "auto"
+    on_suspect: OnSuspect = "collect"
 
     def problems(self) -> list[tuple[str, str, str]]:
         """Exactly one of shell and argv; stdin only where there is one."""
@@ -63,7 +75,7 @@ class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
             found.append(("argv", "`argv` is empty", "write the program and its arguments"))
         if self.stdin and self.shell is not None:
             found.append(("stdin", "`stdin` goes with `argv`: a script arrives over stdin itself", "use a here-document in the script"))
-        return found
+        return found + bad_duration(self, "stall_after")
 
     def plan(self) -> list[str]:
         """One line with the command."""
@@ -75,23 +87,58 @@ class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if ctx.check_mode:
             return StepResult(verdict="passed", reason=f"would {self.plan()[0]}")
         try:
-            done = self._execute(ctx)
+            started = Started()
+            done, seen = self._watched(ctx, started)
         except RemoteError as problem:
             return StepResult(verdict="failed", reason=problem.summary + (f"; {problem.hint}" if problem.hint else ""))
         if done.stdout_held:
             ctx.find("stdout_held", f"step `{ctx.step}`: a background child keeps its output open; it was not waited for")
-        return self._result(ctx, done)
+        result = self._result(ctx, done)
+        return _diagnosed(result, done, seen, started) if seen is not None and seen.rule != "run_ended" else result
 
-    def _execute(self, ctx: StepContext) -> Completed:
+    def _watched(self, ctx: StepContext, started: Started) -> tuple[Completed, Diagnosis | None]:
+        """How it ended, and what watching it brought; None when it was too short for that."""
+        printed, began = Printed(), ctx.clock.now()
+        call = Exchange(ctx.cancel, lambda token: self._execute(ctx, printed, started))
+        try:
+            if call.wait(UNWATCHED_S):
+                return call.result(), None
+            goal = Running(ctx, started.process, call, printed, seconds_or_auto(self.stall_after), self.on_suspect, began)
+            try:
+                seen = ctx.watch(goal)
+            finally:
+                goal.close()
+            if seen.rule != "run_ended" and ctx.remaining_s() > 0:
+                started.end(ctx)
+            call.wait(ENDED_S)
+            return call.result(), seen
+        finally:
+            call.close()
+
+    def _execute(self, ctx: StepContext, printed: Printed, started: Started) -> Completed:
         env = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in self.env.items()}
-        show = (lambda stream, data: ctx.progress(data.decode("utf-8", "replace").strip()[-200:])) if self.live else None
+
+        def show(stream: str, data: bytes) -> None:
+            printed.take(data)
+            if self.live:
+                ctx.progress(data.decode("utf-8", "replace").strip()[-200:])
+
         box = max(0.1, ctx.remaining_s())
         argv, shell = [str(word) for word in self.argv or ()], self.shell or ""
         stdin = self.stdin.encode()
         if self.sudo:
             argv, shell, stdin = _through_sudo(argv, shell, env, stdin)
         return ctx.host.run(
-            argv, shell=shell, env=env, cwd=self.cwd, stdin=stdin, timeout_s=box, keep_bytes=DEFAULT_CAP, on_output=show, marker=ctx.run.id
+            argv,
+            shell=shell,
+            env=env,
+            cwd=self.cwd,
+            stdin=stdin,
+            timeout_s=box,
+            keep_bytes=DEFAULT_CAP,
+            on_output=show,
+            marker=ctx.run.id,
+            on_start=started.note,
         )
 
     def _result(self, ctx: StepContext, done: Completed) -> StepResult:
@@ -121,6 +168,38 @@ class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         except ValueError as problem:
             return StepResult(verdict="failed", reason=f"stdout is not JSON: {problem}; it begins {stdout[:80]!r}", fields=fields)
         return StepResult(verdict="passed", reason=_last(stdout, 1)[:120], fields={**fields, "out": out})
+
+
+class Started:
+    """The process that a command became, as soon as it is known."""
+
+    def __init__(self) -> None:
+        self.process: ProcessId | None = None
+        self.ended = False
+        """Whether we ended it before its time."""
+
+    def note(self, process: ProcessId) -> None:
+        """It has begun."""
+        self.process = process
+
+    def end(self, ctx: StepContext) -> None:
+        """End its session now, as the time box would."""
+        self.ended = True
+        if self.process is not None:
+            members = launch_processes(ctx.host.processes(ctx.run.id), self.process.pid, self.process.start, self.process.pid)
+            ctx.host.kill([member.id for member in members], LADDER)
+
+
+def _diagnosed(result: StepResult, done: Completed, seen: Diagnosis, started: Started) -> StepResult:
+    """The result of a command that did not end by itself: the hang when one is certain, else what was seen of it."""
+    fate = f"still running: {', '.join(map(str, done.left_running))}" if done.left_running else "its process group is gone"
+    if seen.verdict == "hung":
+        reason = f"{seen.reason}; it was ended, and {fate}"
+        return StepResult(verdict="hung", kind=seen.kind, reason=reason, diagnosis=seen, fields=result.fields)
+    if not done.timed_out and not started.ended:
+        return result
+    verdict = "undecided" if started.ended else result.verdict
+    return StepResult(verdict=verdict, reason=f"{result.reason}; {seen.reason}", diagnosis=seen, fields=result.fields)
 
 
 def _through_sudo(argv: list[str], shell: str, env: dict[str, str], stdin: bytes) -> tuple[list[str], str, bytes]:

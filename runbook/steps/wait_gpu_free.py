@@ -11,7 +11,7 @@ from runbook.diagnose.judge import judge
 from runbook.hosts.base import CallTimeout, GpuReport, RemoteError
 from runbook.lang.expressions import Unknown
 from runbook.model.profile import Profile
-from runbook.model.sample import Absent, Blind, GpuSample, Question, Sample, Seen
+from runbook.model.sample import Absent, Blind, GpuSample, Outcome, Question, Sample, Seen
 from runbook.model.units import Duration, Size, format_size
 from runbook.model.verdict import Diagnosis
 from runbook.steps.base import Step, StepContext, StepResult
@@ -87,6 +87,8 @@ class GpusFree:
         self._last: tuple[GpuSample, ...] = ()
         self._low_since: float | None = None
         self._why = "the GPUs were never seen"
+        self._kernel = False
+        self.profile = Profile(profile="generic")
 
     def look(self) -> Sample:
         """GPU memory and holders. A tool that does not answer in time is blindness."""
@@ -97,11 +99,23 @@ class GpusFree:
             report = GpuReport(blind=problem.summary)
         outcome = _outcome(report)
         self._remember(outcome)
-        return bare_sample(self._ctx, gpus=outcome)
+        more = {"kernel": self._lines()} if self._kernel else {}
+        self._kernel = False
+        return bare_sample(self._ctx, gpus=outcome, **more)
+
+    def _lines(self) -> Outcome:
+        try:
+            return self._ctx.host.sample({"kernel": True}).kernel
+        except (CallTimeout, RemoteError) as problem:
+            return Blind(problem.summary)
 
     def judge(self, samples: Sequence[Sample], now: float, *, final: bool) -> Diagnosis | None:
         """What the samples prove."""
-        question = Question(
+        return judge(samples, self.profile, self.question(final), now)
+
+    def question(self, final: bool) -> Question:
+        """Are they free?"""
+        return Question(
             about="gpu_free",
             since=self._began,
             box_s=self._box_s,
@@ -110,7 +124,14 @@ class GpusFree:
             stable_for_s=self._stable_s,
             limited_by=self._ctx.limited_by(),
         )
-        return judge(samples, Profile(profile="generic"), question, now)
+
+    def want(self, looks: tuple[str, ...]) -> None:
+        """Of all looks only the kernel's lines say something about a GPU that nobody uses."""
+        self._kernel = self._kernel or "kernel" in looks
+
+    def inquiring(self) -> bool:
+        """Nothing goes on beside the looks."""
+        return False
 
     def moved(self, samples: Sequence[Sample]) -> tuple[str | None, str]:
         """How much is still held."""

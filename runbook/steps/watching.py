@@ -12,14 +12,29 @@ from runbook.diagnose.check import check_sample
 from runbook.diagnose.judge import judge, moved
 from runbook.hosts.base import CallTimeout, HostError, HttpAnswer, Mark, RemoteError
 from runbook.model.profile import Profile
-from runbook.model.sample import Absent, Blind, CheckSample, Expectation, Question, Sample, Seen
+from runbook.model.sample import Blind, CheckSample, Expectation, Question, Sample, Seen
 from runbook.model.verdict import Diagnosis
 from runbook.steps.base import Launched, StepContext
 from runbook.steps.counters import EngineCounters
+from runbook.steps.gpu_looks import GpuLooks
 from runbook.steps.inquiry import Inquiry
 
 FULL_LOOK_S = 10.0
-"""GPU memory, threads and open files are read this often; they cost more than the rest."""
+"""Open files, pipes, sockets, locks and disks are read this often; they cost more than the rest."""
+CACHES = {
+    "HF_HOME": "{base}/huggingface",
+    "TRITON_CACHE_DIR": "{home}/.triton/cache",
+    "TORCH_EXTENSIONS_DIR": "{base}/torch_extensions",
+    "TORCHINDUCTOR_CACHE_DIR": "/tmp/torchinductor_{user}",
+    "VLLM_CACHE_ROOT": "{base}/vllm",
+    "FLASHINFER_WORKSPACE_BASE": "{base}/flashinfer",
+    "DG_JIT_CACHE_DIR": "{home}/.deep_gemm",
+}
+"""Variable to the default that engines and compilers use without it."""
+TAIL_BYTES = 32 * 1024
+MOST_MARKS = 150
+LONGEST_LINE = 2000
+LOOK_S = 30.0
 CACHES = {
     "HF_HOME": "{base}/huggingface",
     "TRITON_CACHE_DIR": "{home}/.triton/cache",
@@ -40,8 +55,7 @@ BLIND_TOOL_S = 60.0
 class Watched:
     """A server as successive looks see it; each look brings what its log gained since the one before.
 
-    Most looks are cheap. A full one, with threads, open files, pipes, sockets, locks and disks, is made every 10 s and when it is
-    wanted; GPU memory is asked as often.
+    Most looks are cheap. A full one, with open files, pipes, sockets, locks and disks, is made every 10 s and when a suspicion wants it.
     """
 
     def __init__(self, ctx: StepContext, launched: Launched, begin: Mark | None = None) -> None:
@@ -51,8 +65,7 @@ class Watched:
         self._inode = begin.inode if begin else state.log_inode
         self._offset = begin.size if begin else state.log_offset
         self._full_at = float("-inf")
-        self._gpus_at = float("-inf")
-        self._gpu_tool = True
+        self._gpus = GpuLooks(ctx)
         self._history = launched.attached and begin is None
         self.inquiry = Inquiry(ctx)
         self._counters = EngineCounters(ctx, launched)
@@ -61,16 +74,14 @@ class Watched:
         """One sample. A helper that does not answer in time is blindness, not an unreachable host: the link may still be alive."""
         now = self._ctx.clock.monotonic()
         full = self.inquiry.counts or now - self._full_at >= FULL_LOOK_S
-        gpus = self._gpu_tool and now >= self._gpus_at
         past = self._past() if self._history else None
+        self._gpus.ask()
         try:
-            sample = self._ctx.host.sample(self._spec(full, gpus, self.inquiry.kernel), timeout_s=90.0 if gpus else 30.0)
+            sample = self._ctx.host.sample(self._spec(full, self.inquiry.kernel), timeout_s=LOOK_S)
         except (CallTimeout, RemoteError) as problem:
             return blind_sample(self._ctx, self.launched.state.id, problem.summary)
         self._full_at = now if full else self._full_at
-        if gpus:
-            self._gpu_tool = not isinstance(sample.gpus, Absent)
-            self._gpus_at = now + (BLIND_TOOL_S if isinstance(sample.gpus, Blind) else FULL_LOOK_S)
+        sample = msgspec.structs.replace(sample, gpus=self._gpus.read(), engine=self._counters.read())
         if not self.launched.state.log:
             sample = msgspec.structs.replace(sample, log=Blind(self.launched.log_note or "no log is known"))
         if isinstance(sample.log, Seen):
@@ -78,14 +89,15 @@ class Watched:
             if past is not None:
                 log = msgspec.structs.replace(sample.log.value, lines=past + sample.log.value.lines, offset=0)
                 sample = msgspec.structs.replace(sample, log=Seen(log))
-        return self.inquiry.join(msgspec.structs.replace(sample, engine=self._counters.read()), full)
+        return self.inquiry.join(sample, full)
 
     def close(self) -> None:
         """End what is still under way."""
         self.inquiry.close()
         self._counters.close()
+        self._gpus.close()
 
-    def _spec(self, full: bool, gpus: bool, kernel: bool) -> dict[str, Any]:
+    def _spec(self, full: bool, kernel: bool) -> dict[str, Any]:
         state = self.launched.state
         spec: dict[str, Any] = {
             "run": self._ctx.run.id if self.launched.run is None else self.launched.run,
@@ -95,7 +107,6 @@ class Watched:
             "threads": True,
             "full": full,
             "kernel": kernel,
-            "gpus": gpus,
         }
         if state.log:
             spec["log"] = {"path": state.log, "inode": self._inode, "offset": self._offset}

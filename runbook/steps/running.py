@@ -1,0 +1,120 @@
+"""Watching a command of `run` while it runs: its processes, and what it prints as if that were its log."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import msgspec
+
+from runbook.hosts.base import Completed, LaunchState, ProcessId
+from runbook.model.profile import Profile
+from runbook.model.sample import LogSample, Question, Sample, Seen
+from runbook.model.verdict import Diagnosis
+from runbook.steps.base import Launched, StepContext
+from runbook.steps.exchange import Exchange
+from runbook.steps.watching import ServerGoal, Watched, bare_sample
+
+MOST_LINES = 200
+LONGEST_LINE = 2000
+EVERY_S = 2.0
+
+
+class Printed:
+    """What a command prints, as lines for a sample. Pieces come from another thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rest = b""
+        self._lines: list[str] = []
+        self._skipped = 0
+        self._from = self._to = 0
+
+    def take(self, data: bytes) -> None:
+        """Take the next piece."""
+        with self._lock:
+            self._to += len(data)
+            *whole, self._rest = (self._rest + data).replace(b"\r", b"\n").split(b"\n")
+            self._lines += [line[: 4 * LONGEST_LINE].decode("utf-8", "backslashreplace")[:LONGEST_LINE] for line in whole if line]
+            self._rest = self._rest[-LONGEST_LINE:]
+            if len(self._lines) > MOST_LINES:
+                self._skipped += len(self._lines) - MOST_LINES
+                del self._lines[MOST_LINES // 2 : -MOST_LINES // 2]
+
+    def gained(self) -> LogSample:
+        """What came since the sample before."""
+        with self._lock:
+            lines, self._lines = tuple(self._lines), []
+            skipped, self._skipped = self._skipped, 0
+            begin, self._from = self._from, self._to
+            return LogSample(path="its output", inode=1, size=self._to, offset=begin, end=self._to, lines=lines, skipped=skipped)
+
+
+class Running(ServerGoal):
+    """The goal: the command's end. Meanwhile its processes are looked at as a server's are."""
+
+    def __init__(
+        self,
+        ctx: StepContext,
+        process: ProcessId | None,
+        call: Exchange[Completed],
+        printed: Printed,
+        stall_after_s: float | None,
+        on_suspect: str,
+        began: float,
+    ) -> None:
+        self.every_s = 0.05  # a look waits for the end by itself
+        self.profile: Profile = ctx.profile("generic")
+        self.watched = Watched(ctx, _as_server(ctx, process, self.profile)) if process is not None else None
+        self._ctx = ctx
+        self._call = call
+        self._printed = printed
+        self._stall_after_s = stall_after_s
+        self._on_suspect = on_suspect
+        self._began = began
+        self._box_s = ctx.remaining_s() + ctx.clock.now() - began
+
+    def look(self) -> Sample:
+        """Its processes and its output; nothing once it has ended."""
+        if self._call.wait(min(EVERY_S, max(0.0, self._ctx.remaining_s()))) or self.watched is None:
+            return bare_sample(self._ctx)
+        return msgspec.structs.replace(self.watched.look(), t=self._ctx.clock.now(), log=Seen(self._printed.gained()))
+
+    def judge(self, samples: Sequence[Sample], now: float, *, final: bool) -> Diagnosis | None:
+        """Its end, or a hang that is proven, or one that took longer than the author allows."""
+        if self._call.wait(0.0):
+            return Diagnosis(verdict="passed", rule="run_ended", reason="it has ended")
+        answer = super().judge(samples, now, final=final)
+        if final or answer is None:
+            return answer
+        hung = answer.verdict == "hung" and (answer.confidence == "proven" or self._stall_after_s is not None)
+        return answer if hung else None
+
+    def question(self, final: bool) -> Question:
+        """In which state is it?"""
+        return Question(
+            about="state",
+            since=self._began,
+            box_s=self._box_s,
+            final=final,
+            stall_after_s=self._stall_after_s,
+            on_suspect=self._on_suspect,
+            limited_by=self._ctx.limited_by(),
+        )
+
+
+def _as_server(ctx: StepContext, process: ProcessId, profile: Profile) -> Launched:
+    state = LaunchState(
+        id=ctx.step,
+        pid=process.pid,
+        start=process.start,
+        sid=process.pid,
+        log="",
+        log_inode=0,
+        log_offset=0,
+        argv=(),
+        cwd="",
+        interpreter="",
+        started=ctx.clock.now() + ctx.host.facts.clock_offset_s,
+    )
+    return Launched(step=ctx.step, host=ctx.host.name, state=state, profile=profile, port=None, env={}, run="")
