@@ -11,6 +11,7 @@ from tests.cases.fixtures import SILENT_S, read
 from tests.cases.outcomes import (
     CASES,
     MUST_SAY,
+    NO_RULE_YET,
     NOT_BY_THE_JUDGE,
     STORIES,
     WRONG_KINDS,
