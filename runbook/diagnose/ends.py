@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from runbook.diagnose import words
 from runbook.diagnose.motion import Motion
+from runbook.diagnose.phases import READY
+from runbook.diagnose.standstill import standstill, tokens_stand
 from runbook.diagnose.view import View
 from runbook.model.sample import Absent, Seen
 from runbook.model.units import format_duration
@@ -13,6 +15,37 @@ from runbook.model.verdict import Diagnosis, Evidence, Finding
 
 BAR_RATE_S = 60.0
 """A bar's rate is taken over this time: long enough for a shard in twenty seconds."""
+
+
+def serving(view: View) -> Diagnosis | None:
+    """passed: of a server that is only looked at: it answered well, or its ready mark stands in the log and its port listens."""
+    if view.question.about != "state":
+        return None
+    good = next((check.answer for check in reversed(view.checks) if check.answer.outcome == "answer"), None)
+    if good is not None and (good.matched or (good.status or 500) < 400) and not view.once(tokens_stand):
+        return Diagnosis(
+            verdict="passed",
+            rule="serving",
+            confidence="strong",
+            reason=f"serving: {good.url} answered {words.answer(good)}",
+            phase=READY,
+            evidence=(Evidence(signal="status", value=good.status, points_to="passed"),),
+            blind=view.blind(),
+        )
+    listeners = view.listeners()
+    up = bool(listeners) and any(one.ours for one in listeners[-1][1])
+    if good is not None or view.checks or not up or view.course.ready_at is None or not view.question.final:
+        return None
+    return Diagnosis(
+        verdict="passed",
+        rule="serving",
+        confidence="likely",
+        reason="serving: it listens and its log says that it is ready; nobody asked it",
+        phase=READY,
+        evidence=(Evidence(signal="listener", value=words.listener(listeners[-1][1][0]), points_to="passed"),),
+        blind=view.blind(),
+        next=("ask it: give its URL or port",),
+    )
 
 
 def settled(view: View) -> Diagnosis | None:
@@ -47,7 +80,7 @@ def slow(view: View) -> Diagnosis | None:
         kind=kind,
         confidence="strong" if strong else "likely",
         rule="slow",
-        reason=f"{words.holding_note(view.question, view.elapsed_s)} the server is still working{where}: {_spoken(rates)}{coming}",
+        reason=f"{_still(view, kind)}{where}: {_spoken(rates)}{coming}",
         phase=phase,
         progress=dict(rates),
         eta_s=left,
@@ -60,6 +93,12 @@ def slow(view: View) -> Diagnosis | None:
     )
 
 
+def _still(view: View, kind: str) -> str:
+    if view.question.about == "state":
+        return f"{'working' if view.course.ready_at is not None else 'loading'}, {kind.replace('_', ' ')}"
+    return f"{words.holding_note(view.question, view.elapsed_s)} the server is still working"
+
+
 def undecided(view: View) -> Diagnosis | None:
     """undecided: the box ended, no progress was seen, and nothing proves a hang. Lists what could not be seen."""
     if not view.question.final:
@@ -69,7 +108,9 @@ def undecided(view: View) -> Diagnosis | None:
     phase = view.course.current
     seen = f"no progress was seen for {format_duration(quiet)}" if quiet is not None else "nothing was observed"
     where = f" in phase `{phase}`" if phase else ""
-    unseen = f"; not visible: {'; '.join(blind)}" if blind else "; silence alone does not prove a hang"
+    unseen = f"; not visible: {'; '.join(blind)}" if blind else ""
+    open_points = _open_points(view) if view.samples and view.question.about != "gpu_free" else ()
+    unseen += f"; open: {'; '.join(open_points[:3])}" if open_points else "" if blind else "; silence alone does not prove a hang"
     check = f"; the last check brought {words.answer(view.checks[-1].answer)}" if view.checks else ""
     return Diagnosis(
         verdict="undecided",
@@ -77,11 +118,27 @@ def undecided(view: View) -> Diagnosis | None:
         reason=f"{words.holding_note(view.question, view.elapsed_s)}: {seen}{where}{check}{unseen}",
         phase=phase,
         quiet_s=quiet,
-        evidence=(Evidence(signal="quiet", value=round(quiet, 3), unit="s"),) if quiet is not None else (),
+        evidence=(Evidence(signal="quiet", value=round(quiet, 3), unit="s"), *_hints(view)) if quiet is not None else (),
         findings=_check_finding(view),
         blind=blind,
         next=words.next_looks(blind) if view.question.about != "gpu_free" else (words.NEXT["gpus"],),
         limited_by=view.question.limited_by,
+    )
+
+
+def _open_points(view: View) -> tuple[str, ...]:
+    """What speaks against a hang, or would have to be known to call it one."""
+    stand = view.once(standstill)
+    return (*stand.actors, *(one.text for one in stand.unseen))
+
+
+def _hints(view: View) -> tuple[Evidence, ...]:
+    """Classes of hang evidence that were seen, though they did not suffice."""
+    if view.question.about == "gpu_free":
+        return ()
+    return tuple(
+        Evidence(signal=proof.signal, value=proof.value, window_s=round(proof.window_s, 3), points_to="hung")
+        for proof in view.once(standstill).proofs
     )
 
 

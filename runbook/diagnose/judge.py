@@ -12,10 +12,18 @@ import msgspec
 
 from runbook.diagnose import ends
 from runbook.diagnose.answers import answered, equal_answers, never_matches, ready, wrong_server
+from runbook.diagnose.blocked import blocked_peer, deadlock, io_blocked
+from runbook.diagnose.child_deaths import child_dead
 from runbook.diagnose.deaths import dead, gone, unreachable
-from runbook.diagnose.ends import settled, slow, undecided
+from runbook.diagnose.demands import unsatisfiable
+from runbook.diagnose.devices import driver, gpu_lost
+from runbook.diagnose.ends import serving, settled, slow, undecided
 from runbook.diagnose.memory import gpu_free, gpu_tool_missing, resource_held
+from runbook.diagnose.pipe_waits import log_pipe, stdin
+from runbook.diagnose.ranks import rank_desync, rank_died, rank_missing
+from runbook.diagnose.stale_locks import stale_lock
 from runbook.diagnose.stops import stopped
+from runbook.diagnose.turning import livelock, spin
 from runbook.diagnose.view import View
 from runbook.model.profile import Profile
 from runbook.model.sample import Question, Sample
@@ -27,6 +35,7 @@ RULES: tuple[Rule, ...] = (
     unreachable,
     dead,
     gone,
+    rank_died,
     gpu_tool_missing,
     gpu_free,
     answered,
@@ -34,7 +43,22 @@ RULES: tuple[Rule, ...] = (
     wrong_server,
     never_matches,
     equal_answers,
+    gpu_lost,
+    driver,
     stopped,
+    log_pipe,
+    stdin,
+    stale_lock,
+    child_dead,
+    rank_missing,
+    rank_desync,
+    blocked_peer,
+    io_blocked,
+    spin,
+    deadlock,
+    livelock,
+    unsatisfiable,
+    serving,
     settled,
     resource_held,
     slow,

@@ -16,6 +16,10 @@ from runbook.diagnose.motion import Motion
 from runbook.model.sample import Sample, Seen
 
 WORD = re.compile(r"[^\W\d_]{3,}")
+SAME_NUMBER = 2
+"""In more names than this the same count of the same total is a counter that stands still."""
+GAUGE_FALLS = 2
+"""What fell so often before it was full is a gauge."""
 
 
 class Repeat(NamedTuple):
@@ -48,6 +52,8 @@ class _Reader:
         self._first = next((sample.t for sample in samples if isinstance(sample.log, Seen)), None)
         self._templates: set[str] = set()
         self._words: set[str] = set()
+        self._courses: dict[tuple[str, str, int], _Course] = {}
+        self._standing: dict[tuple[str, int, int], set[str]] = {}
         self.repeats: list[Repeat] = []
         self.bars: dict[tuple[str, str, int], tuple[float, Bar]] = {}
         self.steps: dict[str, tuple[float, str]] = {}
@@ -77,13 +83,41 @@ class _Reader:
         self._templates.add(line.template)
 
     def _bar(self, t: float, seconds: float, rank: str, bar: Bar, counts: bool) -> Iterator[Motion]:
-        """A bar moves when it passes its highest mark: a loader that starts over again and again does not."""
+        """A bar moves when it passes its highest mark, or begins again after it was full.
+
+        A loader that starts over again and again does not move, nor does a gauge that rises and falls, nor a number that stands
+        still while the words around it change.
+        """
         key = (rank, bar.name, bar.total)
-        before = self.bars.get(key)
-        if before is not None and bar.done <= before[1].done:
-            self.repeats.append(Repeat(t, bar.name, f"{bar.name} {bar.done}/{bar.total}"))
+        course = self._courses.setdefault(key, _Course())
+        standing = self._standing.setdefault((bar.name.split(" ")[-1], bar.done, bar.total), set())
+        standing.add(bar.name)
+        text = f"{bar.name} {bar.done}/{bar.total}"
+        before = course.highest
+        if not course.take(bar) or len(standing) > SAME_NUMBER:
+            self.repeats.append(Repeat(t, bar.name, text))
             return
         self.bars[key] = (t, bar)
         if counts:
-            done = bar.done - (before[1].done if before else 0)
-            yield Motion(t, seconds, "bar", float(done), f"{bar.name} {bar.done}/{bar.total}", bar=bar)
+            yield Motion(t, seconds, "bar", float(bar.done - max(0, before)), text, bar=bar)
+
+
+class _Course:
+    """How a bar went so far."""
+
+    def __init__(self) -> None:
+        self.highest = -1
+        self._last = -1
+        self._falls = 0
+
+    def take(self, bar: Bar) -> bool:
+        """Whether this reading is progress."""
+        if bar.done < self._last:
+            if self._last >= bar.total:
+                self.highest = -1
+            else:
+                self._falls += 1
+        self._last = bar.done
+        moved = bar.done > self.highest and self._falls < GAUGE_FALLS
+        self.highest = max(self.highest, bar.done)
+        return moved

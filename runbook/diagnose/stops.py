@@ -17,9 +17,9 @@ Key = tuple[int, int]
 
 
 def stopped(view: View) -> Diagnosis | None:
-    """hung/stopped: the main process or a rank in state T in two samples ≥ 10 s apart and in all between, nothing else moving.
+    """hung/stopped: when the main process or a rank is in state T in two samples ≥ 10 s apart and in all between, nothing else moving.
 
-    Its live twins: a process that is stopped for a moment, and one whose other ranks still make progress. Where the others'
+    its live twins: a process that is stopped for a moment, and one whose other ranks still make progress. Where the others'
     counters could not be read there is no verdict.
     """
     if view.question.about == "gpu_free" or view.last is None or not isinstance(view.last.processes, Seen):

@@ -84,6 +84,9 @@ NEXT = {
     "listeners": "see who listens, as root: `ss -ltnp`",
     "gpus": "run `nvidia-smi` by hand, once, and see whether it returns",
     "io": "sample as the server's user or as root: /proc/PID/io is private to them",
+    "sockets": "see the connections as root: `ss -tinp`",
+    "locks": "read /proc/locks, and who has the file open: `fuser -v FILE`",
+    "kernel": "read the kernel's log as root: `dmesg -T | tail`",
     "pressure": "read /proc/pressure on the host",
 }
 """The cheapest next look for each source that could not be read."""

@@ -11,7 +11,7 @@ from runbook.model.verdict import Diagnosis
 from runbook.render.inert import one_line
 from runbook.render.story import tell
 
-PAGE = "docs/concepts/verdicts.md"
+PAGE = "docs/reference/rules.md"
 LONGEST = 600
 MOST = 12
 MEANS = {

@@ -31,7 +31,7 @@ def test_show_tells_what_happened_and_where_the_files_are(run, capsys):
 def test_explain_tells_the_rule_from_its_own_description(run, capsys):
     assert exit_code(["show", "--explain"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "state T in two samples" in out and "proven" in out and "docs/concepts/verdicts.md#stopped" in out
+    assert "state T in two samples" in out and "proven" in out and "docs/reference/rules.md#stopped" in out
 
 
 def test_a_torn_or_newer_journal_is_shown_with_a_note(run, capsys):

@@ -48,7 +48,7 @@ def test_it_tells_the_rule_the_evidence_the_certainty_the_blind_spots_and_the_ne
         "kill -CONT 7",
     ]
     places = [text.index(part) for part in wanted]
-    assert places[0] == 0 and text.rstrip().endswith("docs/concepts/verdicts.md#stopped")
+    assert places[0] == 0 and text.rstrip().endswith("docs/reference/rules.md#stopped")
     assert text.index("Not seen") < text.index("What to do")
 
 
@@ -72,7 +72,7 @@ def test_a_run_that_goes_on_says_where_it_is():
 
 @pytest.mark.parametrize("width", [30, 40, 80])
 def test_it_fits_a_narrow_terminal(width):
-    assert max(map(len, explain(hung_run(), {}, width).splitlines())) <= max(width, len("More: docs/concepts/verdicts.md#stopped"))
+    assert max(map(len, explain(hung_run(), {}, width).splitlines())) <= max(width, len("More: docs/reference/rules.md#stopped"))
 
 
 def test_every_verdict_has_a_meaning():

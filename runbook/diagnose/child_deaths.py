@@ -1,0 +1,85 @@
+"""hung/child_dead: somebody waits for a child that is dead."""
+
+from __future__ import annotations
+
+from runbook.diagnose.actors import actors, unseen
+from runbook.diagnose.execution import APART_S, WORKS, Run, execution
+from runbook.diagnose.family import HELPERS, name
+from runbook.diagnose.motion import rows
+from runbook.diagnose.places import NOWHERE, places
+from runbook.diagnose.stall import stall
+from runbook.diagnose.standstill import Proof, excused, standstill, verdict
+from runbook.diagnose.view import View
+from runbook.model.sample import ProcessSample
+from runbook.model.units import format_duration
+from runbook.model.verdict import Diagnosis
+
+QUIET_S = 12.0
+"""Without any progress for so long after a child's death, its parent does not go on without it."""
+
+
+def child_dead(view: View) -> Diagnosis | None:
+    """hung/child_dead: when a child that failed has been a zombie at two looks ≥ 10 s apart, its parent only waits or polls, and nobody
+    else does anything; one that ended with code 0 only after the stall budget.
+
+    its live twins: a helper that ended and was never collected while its parent works on, a parent with other children that work.
+    """
+    clock = view.once(stall)
+    if clock.wall_s < QUIET_S or view.once(actors) or excused(view):
+        return None
+    if any(one.kind in ("stranger", "unread") for one in view.once(unseen)):
+        return None
+    for process, seconds in zombies(view):
+        parent = next((run for run in view.once(execution).runs if run.process.pid == process.ppid), None)
+        if seconds < APART_S or parent is None or HELPERS.search(process.title) or not _waits(view, parent):
+            continue
+        if process.exit_code == 0 and not (clock.over_frozen() and parent.frozen and view.once(standstill).has("data")):
+            continue
+        return _verdict(view, process, parent, seconds)
+    return None
+
+
+def zombies(view: View) -> list[tuple[ProcessSample, float]]:
+    """Dead children that nobody collected: newest row, seconds since they were first seen so."""
+    if view.last is None:
+        return []
+    found = []
+    tables = [(sample.t, rows(sample)) for sample in view.samples if rows(sample)]
+    for key, process in tables[-1][1].items() if tables else ():
+        if process.state != "Z":
+            continue
+        began = tables[-1][0]
+        for t, table in reversed(tables):
+            if key not in table or table[key].state != "Z":
+                break
+            began = t
+        found.append((process, tables[-1][0] - began))
+    return found
+
+
+def _waits(view: View, parent: Run) -> bool:
+    """It stands where it cannot go on, or only wakes to look."""
+    if not parent.frozen:
+        return parent.demand < WORKS
+    return view.once(places).get(parent.key, NOWHERE).blocked
+
+
+def _verdict(view: View, process: ProcessSample, parent: Run, seconds: float) -> Diagnosis:
+    code = process.exit_code
+    how = "" if code is None else f", ended by signal {-code}" if code < 0 else f", ended with code {code}"
+    text = f"its child, pid {process.pid} `{process.title.strip()[:60]}`, is dead{how} and not collected for {format_duration(seconds)}"
+    doing = "stands still" if parent.frozen else "only wakes to look"
+    return verdict(
+        view,
+        "child_dead",
+        "child_dead",
+        f"{name(view, parent.process)} {doing}, waiting for a child that is dead",
+        accuse=process,
+        note="dead, and its parent still waits for it",
+        proofs=(Proof("coordination", "zombie", process.pid, text, seconds),),
+        confidence="strong" if code else "likely",
+        next_looks=(
+            "read the log of that child: its own last lines say why it died",
+            f"who waits: `py-spy dump --nonblocking --pid {parent.process.pid}`",
+        ),
+    )

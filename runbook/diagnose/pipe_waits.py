@@ -1,0 +1,147 @@
+"""hung/stdin and hung/log_pipe: a pipe or terminal at whose other end nobody does anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from runbook.diagnose.actors import actors, pipes
+from runbook.diagnose.execution import APART_S, Execution, Run, execution, peer_execution
+from runbook.diagnose.family import everyone, name
+from runbook.diagnose.places import NOWHERE, places, wchan_kind
+from runbook.diagnose.stall import stall
+from runbook.diagnose.standstill import Proof, excused, verdict
+from runbook.diagnose.view import View
+from runbook.model.sample import PipeSample, ProcessSample
+from runbook.model.units import format_size
+from runbook.model.verdict import Diagnosis
+
+LOG_FDS = (1, 2)
+
+
+def stdin(view: View) -> Diagnosis | None:
+    """hung/stdin: when the main thread reads descriptor 0, a pipe or terminal, and executed nothing between two looks ≥ 10 s apart, and
+    who holds the other end is its launcher, or stands still too.
+
+    its live twins: a consumer whose producer works, a server that holds a pipe as stdin and does not read it.
+    """
+    if view.once(stall).wall_s < APART_S or view.once(actors) or excused(view):
+        return None
+    for process, run in _readers(view):
+        if process.stdin == "tty" and _reads_terminal(view, run):
+            return _stdin_verdict(view, process, run, "a terminal at which nobody types")
+        mine = {pipe.name: pipe for pipe in pipes(process) if pipe.end == "read"}
+        inlet = next((pipe for pipe in mine.values() if pipe.fd == 0), None)
+        reads = process.stdin == "pipe" and wchan_kind(run.wchan) == "pipe_read" and len(mine) == 1
+        if reads and inlet is not None and _nobody_at_work(view, process, inlet):
+            return _stdin_verdict(view, process, run, f"{inlet.name}, into which nobody writes")
+    return None
+
+
+def _readers(view: View) -> Iterator[tuple[ProcessSample, Run]]:
+    """The main process, and a child that reads the very stdin which it inherited."""
+    main = view.main
+    table = view.once(everyone)
+    for process in table.values():
+        run = view.once(execution).of((process.pid, process.start))
+        if main is None or run is None or not run.frozen or run.seconds < APART_S:
+            continue
+        if process.pid == main.pid or process.ppid == main.pid:
+            yield process, run
+
+
+def _reads_terminal(view: View, run: Run) -> bool:
+    return view.once(places).get(run.key, NOWHERE).kind == "tty"
+
+
+def _nobody_at_work(view: View, process: ProcessSample, pipe: PipeSample) -> bool:
+    """Nobody at the other end works. A launcher that keeps the pipe open without writing is the usual case, whatever else it does."""
+    main = view.main
+    launchers = {process.ppid, main.ppid if main is not None else 0}
+    if not pipe.peers_known:
+        return view.once(stall).over()
+    for pid in pipe.peers:
+        run = _run_of(view, pid)
+        if pid not in launchers and pid != process.pid and (run is None or not run.frozen):
+            return False
+    return True
+
+
+def _run_of(view: View, pid: int) -> Run | None:
+    found: tuple[Execution, ...] = (view.once(execution), view.once(peer_execution))
+    return next((run for one in found for run in one.runs if run.process.pid == pid), None)
+
+
+def _stdin_verdict(view: View, process: ProcessSample, run: Run, what: str) -> Diagnosis:
+    last = view.lines[-1].line.text.strip() if view.lines else ""
+    asks = f"; its log ends with: {last[:120]}" if last else ""
+    text = f"{name(view, process)} reads its standard input, {what}{asks}"
+    return verdict(
+        view,
+        "stdin",
+        "stdin",
+        "it waits for input that nobody gives",
+        accuse=process,
+        note="reads standard input",
+        proofs=(Proof("coordination", "stdin", process.stdin, text, run.seconds),),
+        next_looks=("start it with its input closed: `</dev/null`", "or give it the flag that answers its question"),
+    )
+
+
+def log_pipe(view: View) -> Diagnosis | None:
+    """hung/log_pipe: when a thread is in a write to its stdout or stderr, a pipe that is full, at two looks ≥ 10 s apart, and the reader
+    stands still too, is ourselves, or cannot be seen.
+
+    its live twins: a reader that is slow but reads on, a full pipe of a process whose other threads work.
+    """
+    if view.once(stall).wall_s < APART_S or view.once(actors) or excused(view):
+        return None
+    for process in view.once(everyone).values():
+        run = view.once(execution).of((process.pid, process.start))
+        if run is None or run.seconds < APART_S:
+            continue
+        main_writes = run.frozen and wchan_kind(run.wchan) == "pipe_write"
+        if not main_writes and not any(wchan_kind(channel) == "pipe_write" for channel in run.others):
+            continue
+        outlet = next((pipe for pipe in pipes(process) if pipe.end == "write" and pipe.fd in LOG_FDS and _is_full(pipe)), None)
+        if outlet is not None and _reader_stands(view, process, outlet):
+            return _log_verdict(view, process, run, outlet)
+    return None
+
+
+def _is_full(pipe: PipeSample) -> bool:
+    """A write that does not fit into the rest of a page blocks before the last byte is taken."""
+    return pipe.fill is not None and pipe.capacity is not None and pipe.fill > pipe.capacity // 2
+
+
+def _reader_stands(view: View, process: ProcessSample, pipe: PipeSample) -> bool:
+    for pid in pipe.peers:
+        run = _run_of(view, pid)
+        if pid != process.pid and run is not None and (not run.frozen or wchan_kind(run.wchan) == "timer"):
+            return False
+    return True
+
+
+def _log_verdict(view: View, process: ProcessSample, run: Run, pipe: PipeSample) -> Diagnosis:
+    fill = format_size(pipe.fill or 0)
+    text = f"{name(view, process)} is in a write to descriptor {pipe.fd}, {pipe.name}, which is full with {fill}"
+    reader = next((everyone for pid in pipe.peers if (everyone := _process(view, pid)) is not None and pid != process.pid), None)
+    who = f"; its reader, pid {reader.pid} `{reader.title[:60]}`, stands still" if reader is not None else ""
+    return verdict(
+        view,
+        "log_pipe",
+        "log_pipe",
+        "it cannot go on before somebody reads its output",
+        accuse=reader or process,
+        note="does not read the pipe" if reader is not None else "blocked in writing its log",
+        proofs=(Proof("coordination", "pipe_fill", pipe.fill, text + who, run.seconds),),
+        confidence="proven" if reader is not None else "strong",
+        next_looks=("let it write into a file instead of a pipe", "or read the pipe on: it goes on at once"),
+    )
+
+
+def _process(view: View, pid: int) -> ProcessSample | None:
+    known = next((process for process in view.once(everyone).values() if process.pid == pid), None)
+    if known is not None:
+        return known
+    run = _run_of(view, pid)
+    return run.process if run is not None else None

@@ -1,0 +1,107 @@
+"""Where main threads stand: by their stacks where they were taken, else by the kernel's wait channel."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from runbook.diagnose.execution import Run, execution
+from runbook.diagnose.motion import Key
+from runbook.diagnose.stall import stall
+from runbook.diagnose.view import View
+from runbook.diagnose.wait_lexicon import BLOCKED, FRAMES, TRIVIAL, WAITING_WORDS, WCHAN
+from runbook.model.sample import Seen, StackSample
+
+LINE = re.compile(r":\d+\)$")
+ADDRESS = re.compile(r"0x[0-9a-fA-F]+|\+\d+$")
+WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_WCHAN = tuple((kind, re.compile(pattern)) for kind, pattern in WCHAN)
+_FRAMES = tuple((kind, re.compile(pattern)) for kind, pattern in FRAMES)
+
+
+class Place(NamedTuple):
+    """`kind` of the wait lexicon, empty when unknown; `same` when two looks agree, `varied` when they differ. Frames normalised."""
+
+    kind: str
+    text: str
+    source: str
+    same: bool
+    varied: bool
+    frames: tuple[str, ...]
+
+    @property
+    def blocked(self) -> bool:
+        """Whether it waits, at the same place twice, for something that must come from elsewhere."""
+        return self.same and self.kind in BLOCKED
+
+
+NOWHERE = Place("", "", "", False, False, ())
+
+
+def places(view: View) -> dict[Key, Place]:
+    """The place of each process's main thread."""
+    taken = view.once(main_stacks)
+    return {run.key: _place(run, taken.get(run.process.pid, [])) for run in view.once(execution).runs}
+
+
+def main_stacks(view: View) -> dict[int, list[StackSample]]:
+    """Main-thread stacks taken since the last strong progress, oldest first, by pid. Wait channels alone are no stacks."""
+    since = view.once(stall).since
+    found: dict[int, dict[tuple[float, int], StackSample]] = {}
+    for sample in view.samples:
+        if sample.t >= since and isinstance(sample.stacks, Seen):
+            for stack in sample.stacks.value:
+                if stack.main and stack.source != "wchan" and stack.frames:
+                    found.setdefault(stack.pid, {})[sample.t, stack.look] = stack
+    return {pid: [looks[when] for when in sorted(looks)] for pid, looks in found.items()}
+
+
+def _place(run: Run, stacks: Sequence[StackSample]) -> Place:
+    kernel = wchan_kind(run.wchan)
+    if not stacks:
+        return Place(kernel, run.wchan, "wchan", run.steady or (run.frozen and bool(run.wchan)), False, ())
+    looks = [normalised(stack.frames) for stack in stacks]
+    same, varied = len(looks) >= 2 and looks[-1] == looks[-2], len(set(looks)) >= 2
+    words = frame_kind(stacks[-1].frames)
+    # What the kernel says is sure, but for a loop or a lock it says less than the frames: a collective waits in one as well.
+    kind = words if words and (kernel in ("", "loop", "lock", "recv", "timer") or words == "idle") else kernel
+    if kind == "waits" and kernel:
+        kind = kernel
+    return Place(kind, stacks[-1].frames[0], stacks[-1].source, same, varied, looks[-1])
+
+
+@functools.lru_cache(maxsize=4096)
+def wchan_kind(channel: str) -> str:
+    """What a wait channel waits for; empty for none, or one that is not known."""
+    if channel in ("", "0"):
+        return ""
+    return next((kind for kind, pattern in _WCHAN if pattern.search(channel)), "")
+
+
+def frame_kind(frames: Sequence[str]) -> str:
+    """What the innermost frame waits for; where it says nothing, its caller counts. Empty: it may work."""
+    for frame in frames[:3]:
+        kind = _one_frame(frame)
+        if kind:
+            return kind
+        if frame.split(" ")[0] not in TRIVIAL:
+            return ""
+    return ""
+
+
+@functools.lru_cache(maxsize=4096)
+def _one_frame(frame: str) -> str:
+    kind = next((kind for kind, pattern in _FRAMES if pattern.search(frame)), None)
+    if kind is not None:
+        return kind
+    function = frame.split(" ")[0].rsplit(".", 1)[-1]
+    if "posixpath" in frame or "genericpath" in frame:
+        return ""
+    return "waits" if {word.lower() for word in WORDS.findall(function)} & WAITING_WORDS else ""
+
+
+def normalised(frames: Sequence[str]) -> tuple[str, ...]:
+    """Frames without line numbers and addresses: function and file."""
+    return tuple(ADDRESS.sub("", LINE.sub(")", frame)) for frame in frames)

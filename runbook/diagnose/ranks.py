@@ -1,0 +1,266 @@
+"""hung/rank_missing, hung/rank_desync, crashed/rank_died: what the ranks of one server say together.
+
+Order of blame: a dead or missing rank, then one outside the collective, then one at another operation or number, then nobody. Where it
+is even, or where several differ, nobody is named: a wrong name costs more than none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from runbook.diagnose.actors import actors
+from runbook.diagnose.execution import APART_S, Run, execution
+from runbook.diagnose.family import everyone, name, rank_mains, ranks
+from runbook.diagnose.motion import Key, readings, rows
+from runbook.diagnose.places import NOWHERE, Place, normalised, places
+from runbook.diagnose.stall import stall
+from runbook.diagnose.standstill import Proof, excused, proven, standstill, verdict
+from runbook.diagnose.turning import standing
+from runbook.diagnose.view import View
+from runbook.model.sample import CollectiveSample, ProcessSample, Seen
+from runbook.model.units import format_duration
+from runbook.model.verdict import Culprit, Diagnosis, Evidence
+
+DIED_S = 3.0
+"""A rank that is dead for so long is not replaced any more; its log's last lines had time to come."""
+MISSING_S = 12.0
+OPERATION = re.compile(r"^(all_?reduce|all_?gather|reduce_?scatter|broadcast|all_?to_?all|barrier|gather|scatter|reduce|recv|send)\w* \(")
+INSIDE = re.compile(r"\(\S*(?:torch/distributed/|deep_ep/)")
+
+
+class Groups(NamedTuple):
+    """Ranks by where they stand: label -> ranks. `odd` is the one to blame, None when nobody can be named; `source`: stacks or counters."""
+
+    by: Mapping[str, tuple[int, ...]]
+    odd: int | None
+    source: str
+
+    @property
+    def differ(self) -> bool:
+        """Whether they stand at different places."""
+        return len(self.by) > 1
+
+    def text(self) -> str:
+        """For people: "ranks 0, 1, 3 in all_reduce; rank 2 in broadcast"."""
+        return "; ".join(
+            f"rank{'s' if len(members) > 1 else ''} {', '.join(map(str, members))} {label}"
+            for label, members in sorted(self.by.items(), key=lambda item: (-len(item[1]), item[1]))
+        )
+
+
+def rank_died(view: View) -> Diagnosis | None:
+    """crashed/rank_died: when a rank or worker that was seen alive is dead or gone for 3 s while the main process lives on, and no other
+    took its place; one that ended with code 0 only when the rest has stood still for 10 s.
+
+    its live twins: a rank that is replaced by a new process, ranks that end after their work, a helper that ended.
+    """
+    if view.last is None or view.main is None or view.main.state in "ZX":
+        return None
+    for key, process, seconds in _lost_ranks(view):
+        zombie = view.once(everyone).get(key)
+        code = zombie.exit_code if zombie is not None else None
+        if seconds < DIED_S or ((code == 0 or zombie is None) and not _rest_stands(view)):
+            continue
+        return _died(view, process, code, seconds)
+    return None
+
+
+def _lost_ranks(view: View) -> list[tuple[Key, ProcessSample, float]]:
+    """Ranks and workers that were seen alive and are dead now: key, newest living row, seconds since they were first seen so."""
+    looks = [(sample.t, rows(sample)) for sample in view.samples if isinstance(sample.processes, Seen)]
+    pattern = re.compile(view.profile.processes.workers) if view.profile.processes.workers else None
+    living = view.once(ranks)
+    alive: dict[Key, tuple[ProcessSample, int | None]] = {}
+    died: dict[Key, float] = {}
+    for t, table in looks:
+        mains = {(one.pid, one.start): rank for rank, one in rank_mains(tuple(table.values())).items()}
+        for key, process in table.items():
+            if process.state not in "ZX" and (key in mains or (pattern and pattern.search(process.title))):
+                alive[key] = (process, mains.get(key))
+        for key in alive:
+            if key not in table or table[key].state in "ZX":
+                died.setdefault(key, t)
+            else:
+                died.pop(key, None)
+    return [(key, alive[key][0], looks[-1][0] - t) for key, t in died.items() if alive[key][1] is None or alive[key][1] not in living]
+
+
+def _rest_stands(view: View) -> bool:
+    runs = [run for run in view.once(execution).runs if run.seconds >= APART_S]
+    return bool(runs) and not view.once(actors) and any(run.frozen for run in runs) and view.once(stall).wall_s >= APART_S
+
+
+def _died(view: View, process: ProcessSample, code: int | None, seconds: float) -> Diagnosis:
+    how = "is gone" if code is None else f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+    who = f"rank {process.rank}" if process.rank is not None else "a worker"
+    host = view.last.host if view.last else ""
+    return Diagnosis(
+        verdict="crashed",
+        kind="rank_died",
+        confidence="proven" if code else "strong",
+        rule="rank_died",
+        reason=f"{who}, pid {process.pid} `{process.title.strip()[:80]}`, {how} {format_duration(seconds)} ago; the main process lives on",
+        phase=view.course.current,
+        quiet_s=view.quiet_s,
+        culprit=Culprit(host=host, pid=process.pid, rank=process.rank, title=process.title, note=how),
+        evidence=(
+            Evidence(signal="rank_dead", value=code if code is not None else "gone", window_s=round(seconds, 3), points_to="crashed"),
+        ),
+        blind=view.blind(),
+        next=("read the last lines of that rank's log", "see whether the kernel ended it: `dmesg -T | grep -i 'killed process'`"),
+    )
+
+
+def rank_missing(view: View) -> Diagnosis | None:
+    """hung/rank_missing: when fewer ranks are there than there should be, none was started for 12 s, and the others only wait.
+
+    its live twins: ranks that are still being started or import their libraries, a rank that is slow and there.
+    """
+    wanted, here = view.question.ranks, view.once(ranks)
+    clock = view.once(stall)
+    if not wanted or not here or len(here) >= wanted or clock.wall_s < MISSING_S or view.once(actors) or excused(view):
+        return None
+    runs = [run for process in here.values() if (run := view.once(execution).of((process.pid, process.start))) is not None]
+    if len(runs) < len(here) or any(run.seconds < APART_S for run in runs) or _unnamed(view, here):
+        return None
+    absent = sorted(set(range(max(wanted, max(here) + 1))) - set(here))
+    seconds = min(run.seconds for run in runs)
+    text = f"{len(here)} of {wanted} ranks are there, and none of them works; missing: {', '.join(map(str, absent))}"
+    culprit = Culprit(host=view.last.host if view.last else "", rank=absent[0], note="never came") if len(absent) == 1 else None
+    found = verdict(
+        view,
+        "rank_missing",
+        "rank_missing",
+        "the ranks wait for one that is not there" if len(absent) == 1 else "the ranks wait for others that are not there",
+        accuse=None,
+        proofs=(Proof("coordination", "ranks", len(here), text, seconds),),
+        next_looks=("read the log of the missing rank's start", "limits of the user: threads, memory, shared memory, `ulimit -a`"),
+    )
+    return msgspec.structs.replace(found, culprit=culprit)
+
+
+def _unnamed(view: View, here: Mapping[int, ProcessSample]) -> bool:
+    """Whether a process without a rank runs that could become one: titles are set after the imports."""
+    mains = {(one.pid, one.start) for one in here.values()}
+    main = view.main
+    for run in view.once(execution).runs:
+        supervisor = main is not None and run.process.pid == main.pid
+        if run.key not in mains and not supervisor and run.process.rank is None and not run.frozen:
+            return True
+    return False
+
+
+def rank_desync(view: View) -> Diagnosis | None:
+    """hung/rank_desync: when the ranks stand in different operations, or one of them outside, at two looks, none of them executes anything,
+    and a counter that should move stands: sequence numbers at once, a bar, steps or tokens when the stall budget is spent.
+
+    its live twins: a rank that computes, reads or sleeps while the others wait for it; ranks whose numbers rise from look to look.
+    """
+    if view.once(actors) or excused(view) or view.once(stall).wall_s < APART_S:
+        return None
+    stood = counter_groups(view)
+    if stood is not None and stood.differ and _all_stand(view):
+        return _desync(view, stood, "their sequence numbers stand", "strong")
+    groups = view.once(stack_groups)
+    counter = standing(view) or ("their sequence numbers stand" if stood is not None else "")
+    confidence = proven(view) if groups is not None and groups.differ and counter else None
+    if groups is None or confidence is None or not view.once(standstill).has("execution"):
+        return None
+    return _desync(view, groups, counter, confidence)
+
+
+def _desync(view: View, groups: Groups, counter: str, confidence: str) -> Diagnosis:
+    process = view.once(ranks).get(groups.odd) if groups.odd is not None else None
+    whose = f"; {name(view, process)} is the odd one out" if process is not None else "; which side is at fault cannot be told"
+    text = f"{groups.text()}, the same at two looks{whose}"
+    return verdict(
+        view,
+        "rank_desync",
+        "rank_desync",
+        f"the ranks wait for each other at different places, and {counter}",
+        accuse=process,
+        note="stands elsewhere than its peers",
+        proofs=(Proof("coordination", "rank_groups", {label: list(members) for label, members in groups.by.items()}, text, APART_S),),
+        confidence=confidence,
+        next_looks=("read the odd rank's stack from the outside in: where does it leave the others' path?",),
+    )
+
+
+def stack_groups(view: View) -> Groups | None:
+    """Groups by main stacks that were the same at two looks, on every rank; None when a rank's was not taken twice."""
+    here, table = view.once(ranks), view.once(places)
+    labels: dict[int, str] = {}
+    for rank, process in here.items():
+        place = table.get((process.pid, process.start), NOWHERE)
+        if place.source == "wchan" or not place.same or not place.frames:
+            return None
+        labels[rank] = _label(place)
+    return _grouped(labels, "stacks") if len(labels) >= 2 else None
+
+
+def _label(place: Place) -> str:
+    frames = normalised(place.frames)
+    for frame in frames:
+        if INSIDE.search(frame) or OPERATION.search(frame):
+            found = next((match for one in frames if (match := OPERATION.search(one))), None)
+            return f"in {found[1]}" if found else "in a collective"
+    return f"outside, in {frames[0]}"
+
+
+def counter_groups(view: View) -> Groups | None:
+    """Groups by operation and sequence number, where no number moved between two looks; None when one did or nothing was asked twice."""
+    looks: dict[tuple[float, int], dict[tuple[str, int], CollectiveSample]] = {}
+    since = view.once(stall).since
+    for sample, found in readings(view.samples, "collectives"):
+        if sample.t >= since:
+            for one in found:
+                looks.setdefault((sample.t, one.look), {})[one.group, one.rank] = one
+    if len(looks) < 2:
+        return None
+    before, after = (looks[when] for when in sorted(looks)[-2:])
+    labels: dict[int, str] = {}
+    lowest = min((one.sequence for one in after.values() if one.sequence is not None), default=None)
+    if lowest is None:
+        return None
+    for key, one in after.items():
+        if key not in before or before[key].sequence != one.sequence or one.sequence is None:
+            return None
+        labels[one.rank] = f"at {one.operation or 'number'} {one.sequence}"
+    return _grouped(labels, "counters") if len(labels) >= 2 else None
+
+
+def _grouped(labels: Mapping[int, str], source: str) -> Groups:
+    by: dict[str, tuple[int, ...]] = {}
+    for rank in sorted(labels):
+        by[labels[rank]] = (*by.get(labels[rank], ()), rank)
+    return Groups(by, _odd(by, source), source)
+
+
+def _odd(by: Mapping[str, tuple[int, ...]], source: str) -> int | None:
+    """A single rank outside of what all others are in; else a single one that differs from at least two who agree."""
+    total = sum(len(members) for members in by.values())
+    outside = [rank for label, members in by.items() if label.startswith("outside") for rank in members]
+    if len(by) < 2 or total < 3:
+        return outside[0] if source == "stacks" and len(outside) == 1 and total == 2 and len(by) == 2 else None
+    if len(outside) == 1:
+        return outside[0]
+    if outside:
+        return None
+    largest = max(len(members) for members in by.values())
+    alone = [members[0] for members in by.values() if len(members) == 1]
+    return alone[0] if len(alone) == 1 and largest == total - 1 else None
+
+
+def _all_stand(view: View) -> bool:
+    """Every rank's main thread executed nothing between two looks, and none of them in a sleep."""
+    runs: list[Run] = []
+    for process in view.once(ranks).values():
+        run = view.once(execution).of((process.pid, process.start))
+        if run is None or not run.frozen or run.seconds < APART_S:
+            return False
+        runs.append(run)
+    return len(runs) >= 2

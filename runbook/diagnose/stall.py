@@ -1,0 +1,128 @@
+"""The stall clock: the second of the two clocks of a wait. The first is its time box; this one is renewed by observed progress.
+
+Strong progress resets it. Under weak signs of life (lines that only repeat, traffic under the floor, CPU) it runs at half speed. It
+stands still while nobody could look. Its budget is the phase's; a host under pressure doubles it, and a verdict says so.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from typing import NamedTuple
+
+from runbook.diagnose.motion import rows
+from runbook.diagnose.view import View
+from runbook.model.sample import Absent, Blind, Sample, Seen
+
+DEFAULT_BUDGET_S = 45.0
+"""Of a phase that the profile does not know. Like the budgets of the profiles it is not calibrated on real servers; on small test
+processes it is long enough, since time alone convicts nobody."""
+PRESSED_PERCENT = 50.0
+SLOW_LINK = 3.0
+SLOW_LINK_FLOOR_S = 1.5
+"""A look may wait 1.2 s for its health check, so shorter round trips say nothing about the host."""
+LONGEST_STEP_S = 45.0
+"""A longer gap between two looks counts as this much: the controller, or the host, may have been asleep. Old looks stand 30 s apart."""
+CPU_SIGN = 0.5
+"""Cores that a tree must use for its CPU to be a sign of life."""
+FROZEN_CAP_S = 120.0
+"""A long budget stands for work that no counter shows, as repacking weights. A tree that executes nothing at all does no such work."""
+
+
+class Stall(NamedTuple):
+    """`since`: controller time of the last strong progress, else of the first look. `spent_s` of `budget_s` on the stall clock."""
+
+    since: float
+    wall_s: float
+    spent_s: float
+    budget_s: float
+    phase: str | None
+    notes: tuple[str, ...]
+    overridden: bool
+
+    def over(self, times: float = 1.0) -> bool:
+        """Whether the budget is spent so many times over."""
+        return self.spent_s >= self.budget_s * times
+
+    def over_frozen(self, times: float = 1.0) -> bool:
+        """The same for a tree that executes nothing: the budget is capped, unless the author set it."""
+        cap = self.budget_s if self.overridden else min(self.budget_s, FROZEN_CAP_S * (2.0 if self.notes else 1.0))
+        return self.spent_s >= cap * times
+
+
+def stall(view: View) -> Stall:
+    """The stall clock now."""
+    since = last_strong(view)
+    samples = [sample for sample in view.samples if sample.t > since]
+    signs = _signs(view, since)
+    spent = wall = 0.0
+    at = since
+    for sample in samples:
+        step = min(LONGEST_STEP_S, sample.t - at)
+        if not _blind(sample):
+            wall += step
+            spent += step / 2 if sample.t in signs else step
+        at = sample.t
+    tail = min(LONGEST_STEP_S, max(0.0, view.now - at))
+    notes = _pressure(view)
+    base, overridden = _budget(view)
+    return Stall(
+        since, wall + tail, spent + tail, base * (2.0 if notes and not overridden else 1.0), view.course.current, notes, overridden
+    )
+
+
+def last_strong(view: View) -> float:
+    """Controller time of the newest strong progress, else of the first look."""
+    strong = next((motion.t for motion in reversed(view.motions) if motion.strong), None)
+    return strong if strong is not None else (view.samples[0].t if view.samples else view.now)
+
+
+def _budget(view: View) -> tuple[float, bool]:
+    """The longest budget of the phases that are open: a rank may lag behind the one that the log names last."""
+    if view.question.stall_after_s is not None:
+        return view.question.stall_after_s, True
+    known = {phase.id: float(phase.stall) for phase in view.profile.phases}
+    course = view.course
+    current = "serving" if course.ready_at is not None else course.current
+    names = {current} if course.ready_at is not None else {current, *course.last_per_rank().values()}
+    found = [known[name] for name in names if name in known]
+    return (max(found) if found else DEFAULT_BUDGET_S), False
+
+
+def _signs(view: View, since: float) -> set[float]:
+    """Times of the samples whose step before them showed a weak sign of life."""
+    signs = {motion.t for motion in view.motions if motion.t > since and not motion.strong}
+    signs |= {repeat.t for repeat in view.log.repeats if repeat.t > since}
+    readable = [sample for sample in view.samples if sample.t >= since and any(one.threads for one in rows(sample).values())]
+    for before, after in itertools.pairwise(readable):
+        if _ran_ns(before, after) >= CPU_SIGN * 1e9 * (after.t - before.t):
+            signs |= {sample.t for sample in view.samples if before.t < sample.t <= after.t}
+    return signs
+
+
+def _ran_ns(before: Sample, after: Sample) -> int:
+    old = {key: sum(thread.run_ns for thread in process.threads) for key, process in rows(before).items()}
+    return sum(max(0, sum(thread.run_ns for thread in process.threads) - old.get(key, 0)) for key, process in rows(after).items())
+
+
+def _blind(sample: Sample) -> bool:
+    """Nobody could look: the host was out of reach, or neither its processes nor its log could be read."""
+    return isinstance(sample.link, Absent) or (isinstance(sample.processes, Blind) and isinstance(sample.log, Blind))
+
+
+def _pressure(view: View) -> tuple[str, ...]:
+    """Why the host counts as pressed, in words; empty when it does not."""
+    recent = [sample for sample in view.samples if sample.t >= view.now - 30.0]
+    found = []
+    readings = [sample.pressure.value for sample in recent if isinstance(sample.pressure, Seen)]
+    for name in ("cpu", "io"):
+        highest = max((getattr(one, name) for one in readings), default=0.0)
+        if highest > PRESSED_PERCENT:
+            found.append(f"tasks on the host waited for {name} {highest:.0f} % of the time")
+    trips = [sample.link.value for sample in view.samples if isinstance(sample.link, Seen)]
+    now = [sample.link.value for sample in recent if isinstance(sample.link, Seen)]
+    if len(trips) > len(now) >= 3:
+        usual, lately = statistics.median(trips), statistics.median(now)
+        if lately > max(SLOW_LINK_FLOOR_S, SLOW_LINK * usual):
+            found.append(f"round trips take {lately:.1f} s instead of {usual:.1f} s")
+    return tuple(found)
