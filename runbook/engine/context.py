@@ -78,9 +78,7 @@ class Context:
 
     def evidence(self, name: str, data: bytes, about: str = "") -> str:
         """Save a masked file in the run's evidence/; one a host and loop item where there are several."""
-        host = f"{self.target}-" if len(names.targets(self._runtime, self._node)) > 1 else ""
-        item = f"{self._place.number}-" if self._place.looping else ""
-        path = self._runtime.journal.save(f"{self.step}/{host}{item}{name}", data)
+        path = self._runtime.journal.save(f"{self.step}/{names.file(self._runtime, self._node, self._place)}{name}", data)
         self.emit(EvidenceSaved(step=self.step, file=path, bytes=len(data), about=about))
         return path
 
@@ -105,6 +103,10 @@ class Context:
     def launched(self, step: str) -> Launched | None:
         """The launch of that step on this host."""
         return self._runtime.state.launches.get((step, self.target))
+
+    def launches(self) -> tuple[Launched, ...]:
+        """All servers of this run on this host, oldest first."""
+        return tuple(launched for (_, host), launched in self._runtime.state.launches.items() if host == self.target)
 
     def patched(self, step: str) -> Patched | None:
         """The patch of that step on this host."""

@@ -120,6 +120,12 @@ def targets(runtime: Runtime, node: StepNode) -> list[Target]:
     return list(found.values())
 
 
+def file(runtime: Runtime, node: StepNode, place: Place) -> str:
+    """What begins the name of an evidence file, so that several hosts and loop items of a step do not write over each other."""
+    host = f"{place.target.target}-" if len(targets(runtime, node)) > 1 else ""
+    return host + (f"{place.number}-" if place.looping else "")
+
+
 def seconds(runtime: Runtime, timeout: str | None, place: Place) -> float | None:
     """A `timeout` in seconds, or None when there is none. A bad one that only shows at run time counts as none given."""
     if timeout is None:

@@ -21,6 +21,7 @@ import msgspec
 from runbook.engine import names
 from runbook.engine.boxes import Box, nested
 from runbook.engine.context import Context
+from runbook.engine.evidence import preserve
 from runbook.engine.journal import JournalError
 from runbook.engine.runtime import Runtime
 from runbook.engine.scope import plain
@@ -153,8 +154,14 @@ class _Step:
         while True:
             end = self._attempt(target, place, attempt)
             if retry is None or not self._again(retry, end, place, deadline):
+                self._preserve(end, place)
                 return end
             attempt += 1
+
+    def _preserve(self, end: StepEnded, place: names.Place) -> None:
+        """Evidence before cleanup."""
+        if not self._runtime.cancel.is_set():
+            preserve(self._runtime, self._node, end, names.file(self._runtime, self._node, place))
 
     def _again(self, retry: Retry, end: StepEnded, place: names.Place, deadline: float) -> bool:
         """Whether to try once more; waits `every` first."""

@@ -80,6 +80,7 @@ class Runtime:
         self._lock = threading.Lock()
         self._logs: dict[str, set[str]] = {}
         self._actions = 0
+        self._seen: set[object] = set()
         journal.follow(self.state.apply)
 
     def emit(self, event: Event) -> None:
@@ -89,6 +90,13 @@ class Runtime:
     def find(self, code: str, text: str, step: str | None = None) -> None:
         """Record a finding."""
         self.emit(Found(finding=Finding(code=code, text=text, step=step)))
+
+    def first_time(self, key: object) -> bool:
+        """Whether this was not asked before in this run."""
+        with self._lock:
+            known = key in self._seen
+            self._seen.add(key)
+        return not known
 
     # hosts -------------------------------------------------------------------------------------------------------
 

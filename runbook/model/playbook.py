@@ -93,8 +93,12 @@ class Playbook(msgspec.Struct, frozen=True, kw_only=True):
     secrets: tuple[Secret, ...] = ()
     steps: tuple[Node, ...] = ()
     always: tuple[Node, ...] = ()
+    post: tuple[str, ...] = ()
+    """Tickets that receive the transcript: addresses, or `env:NAME`."""
     timeout: Duration | None = None
     suspend_for: Duration = Duration(7200)
+    collect: bool = True
+    """Whether the evidence bundle of a server is taken when a step that watches it does not pass."""
     spans: dict[str, Span] = {}
 
 

@@ -58,7 +58,7 @@ def processes(scene: Scene, limit_s: float) -> Pieces:
     if not scene.pid:
         raise Nothing("no server was named")
     spec = {key: scene.args.get(key) for key in ("run", "server", "pid", "start")}
-    found = sampler.sample(scene.ctx, dict(spec, threads=True, full=True), b"")[0]
+    found = sampler.OPS["sample"](scene.ctx, dict(spec, threads=True, full=True), b"")[0]
     text = ["exit: %s" % json.dumps(found["exit"].get("value", found["exit"].get("reason")))]
     outcome = found["processes"]
     if outcome["type"] != "seen":
@@ -90,7 +90,7 @@ def sockets(scene: Scene, limit_s: float) -> Pieces:
     """TCP connections of the tree with their counters, locks it waits for, and the processes at their other ends."""
     scene.alive()
     spec = {key: scene.args.get(key) for key in ("run", "server", "pid", "start")}
-    found = sampler.sample(scene.ctx, dict(spec, full=True), b"")[0]
+    found = sampler.OPS["sample"](scene.ctx, dict(spec, full=True), b"")[0]
     if found["sockets"]["type"] != "seen":
         raise Unseen(found["sockets"].get("reason", ""))
     keys = ("pid", "state", "local", "peer", "peer_pid", "received", "sent", "unread", "unsent", "quiet_s")

@@ -2,8 +2,8 @@
 
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import process_look, procs
-from .sampler import Subject
+from . import keeper_link, process_look, procs, tree
+from .runfolder import RunFolder
 
 Pieces = List[Tuple[str, bytes]]
 """Files of an item: name and content."""
@@ -33,11 +33,15 @@ class Scene:
         self.pid, self.start = int(args.get("pid") or 0), int(args.get("start") or 0)
         self.log, self.log_offset = args.get("log") or "", int(args.get("log_offset") or 0)
         self.wants_py_spy = False
-        self.subject = Subject(ctx, args) if self.pid else None
-        pids = self.subject.pids() if self.subject is not None else set()
-        table = self.subject.table if self.subject is not None else {}
-        self.stats = [table[pid] for pid in sorted(pids) if pid in table]
-        self.living = [stat for stat in self.stats if stat.state not in "ZX" and procs.is_visible(stat.pid, ctx.scope)]
+        self.living = [stat for stat in self._processes() if procs.is_visible(stat.pid, ctx.scope)] if self.pid else []
+
+    def _processes(self) -> List[procs.Stat]:
+        table = procs.process_table()
+        folder = RunFolder(self.ctx.state_dir, self.args["run"]) if self.args.get("run") else None
+        keeper = keeper_link.living(folder) if folder else None
+        record = {"id": self.args.get("server") or "", "pid": self.pid, "start": self.start}
+        found = tree.members(record, table, keeper["pid"] if keeper else None, folder.launch_records() if folder else [])
+        return [table[pid] for pid in sorted(found)]
 
     def alive(self) -> List[procs.Stat]:
         """The living processes. Raises Nothing when there are none."""

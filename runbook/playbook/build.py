@@ -19,7 +19,7 @@ from runbook.playbook.overrides import apply_overrides, read_vars, unreadable
 from runbook.playbook.problems import Problems, has_errors
 from runbook.playbook.shape import Shape, type_of
 from runbook.playbook.texts import Texts
-from runbook.playbook.top import check_var_names, read_hosts, read_secrets, warn_of_targets
+from runbook.playbook.top import check_var_names, read_hosts, read_posts, read_secrets, warn_of_targets
 
 SUSPEND_FOR = Duration(7200)
 
@@ -87,6 +87,7 @@ class _Build:
         """All checks, each on what the ones before let through."""
         shape = Shape().visit(type_of(PlaybookKeys), self.data)
         self.problems.add_misfits(shape.misfits)
+        self.problems.forgive(shape.words)
         targets = read_hosts(self.problems, self.data.get("hosts"), roles)
         warn_of_targets(self.problems, targets, hosts)
         reader = Reader(self.problems, self.table)
@@ -171,8 +172,10 @@ class _Build:
             secrets=read_secrets(self.problems, self.data.get("secrets")),
             steps=steps,
             always=always,
+            post=read_posts(self.problems, self.data.get("post")),
             timeout=self._duration("timeout", None),
             suspend_for=self._duration("suspend_for", SUSPEND_FOR) or SUSPEND_FOR,
+            collect=self.data.get("collect") != "off",
             spans={key: document.span((key,)) for key in keys},
         )
 

@@ -159,6 +159,7 @@ class Checker:
             else:
                 summary = misfit.summary.replace("missing", f"`{draft.type}` needs", 1)
                 self.problems.add(misfit.code, summary, (*draft.path, draft.type), misfit.hint, at_key=True)
+        self.problems.forgive([draft.place(path) for path in shape.words])
         for leaf in shape.leaves:
             self.texts.leaf(leaf, draft.place(leaf.path), place, draft)
         self.texts.forward_reference(draft)

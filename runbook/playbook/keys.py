@@ -42,8 +42,15 @@ class PlaybookKeys(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     secrets: Annotated[list[Union[str, Secret]], Meta(description="environment variables whose values are masked everywhere")] = []
     steps: Annotated[list[Any], Meta(description="what happens, in order")]
     always: Annotated[list[Any], Meta(description="steps that run at the end, whatever happened; not while the run is suspended")] = []
+    post: Annotated[
+        Union[str, list[str]],
+        Meta(description="tickets that receive the transcript at the end, also of a failed run: addresses as for `runbook post`, or `env:NAME`"),
+    ] = []
     timeout: Annotated[Union[Duration, None], Meta(description="time box of the whole main part [none]")] = None
     suspend_for: Annotated[Duration, Meta(description="how long a suspended run keeps its server and patches")] = Duration(7200)
+    collect: Annotated[
+        Literal["auto", "off"], Meta(description="auto: take a server's evidence bundle when a step that watches it does not pass")
+    ] = "auto"
 
 
 class RetryKeys(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

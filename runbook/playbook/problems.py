@@ -34,6 +34,11 @@ class Problems:
         for misfit in misfits:
             self.add(misfit.code, misfit.summary, (*base, *misfit.path), misfit.hint, at_key=misfit.at == "key")
 
+    def forgive(self, words: list[Path], base: Path = ()) -> None:
+        """`off` where it is one of the words that may stand there is no forgotten boolean."""
+        meant = {str(self.document.span((*base, *path))) for path in words}
+        self.found[:] = [one for one in self.found if one.code != "text-not-boolean" or str(one.span) not in meant]
+
     def sorted(self) -> list[Diagnostic]:
         """In file order, each once. Of two that say the same of one value, the one that knows more stays."""
         wrong = {str(one.span) for one in self.found if one.severity is Severity.ERROR and one.code != "type"}

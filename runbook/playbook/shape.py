@@ -141,6 +141,8 @@ class Shape:
         self.misfits: list[Misfit] = []
         self.leaves: list[Leaf] = []
         self.holes: list[Hole] = []
+        self.words: list[Path] = []
+        """Places of texts that are one of a list of words, so nothing else can have been meant."""
 
     def visit(self, type_: Any, value: Any, path: Path = (), default: Any = None) -> Shape:
         """Walk `value` as `type_`; answers itself."""
@@ -184,6 +186,7 @@ class Shape:
         self.misfits += best.misfits
         self.leaves += [leaf._replace(list_too=list_too) if leaf.path == path else leaf for leaf in best.leaves]
         self.holes += best.holes
+        self.words += best.words
 
     def _text(self, type_: Any, text: str, path: Path, extra: dict[str, Any], default: Any) -> None:
         if isinstance(type_, mi.StrType):
@@ -238,6 +241,8 @@ class Shape:
             self._wrong(type_, value, path)
         elif bound := _out_of_bounds(type_, value):
             self.misfits.append(Misfit(path, "range", f"{name_of(path)} must be {bound}, not `{value}`"))
+        elif isinstance(type_, mi.LiteralType):
+            self.words.append(path)
 
     def _wrong(self, type_: Any, value: Any, path: Path) -> None:
         code = "choice" if isinstance(type_, mi.LiteralType) else "type"

@@ -29,6 +29,7 @@ WHERE = {
     "copy": "copy.Copy",
     "fetch": "fetch.Fetch",
     "checkpoint": "checkpoint.Checkpoint",
+    "collect": "collect.Collect",
     "set": "set_.Set",
 }
 

@@ -211,6 +211,10 @@ class StepContext(Protocol):
         """The launch of that step on this host; None when it never happened."""
         ...
 
+    def launches(self) -> tuple[Launched, ...]:
+        """All servers of this run on this host, launched or attached, oldest first."""
+        ...
+
     def patched(self, step: str) -> Patched | None:
         """The patch of that step on this host; None when it never happened."""
         ...

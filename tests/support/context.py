@@ -189,6 +189,10 @@ class LocalContext:
         """The launch of that step."""
         return self.kept.get((Launched, step))
 
+    def launches(self) -> tuple[Launched, ...]:
+        """All launches."""
+        return tuple(thing for (kind, _), thing in self.kept.items() if kind is Launched)
+
     def patched(self, step: str) -> Patched | None:
         """The patch of that step."""
         return self.kept.get((Patched, step))
