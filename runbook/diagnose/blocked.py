@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from runbook.diagnose.actors import actors, sockets
+from runbook.diagnose.child_progress import is_downloader
 from runbook.diagnose.execution import APART_S, Run, execution, peer_execution
 from runbook.diagnose.family import everyone, is_helper, name
 from runbook.diagnose.motion import readings
@@ -10,21 +13,26 @@ from runbook.diagnose.places import NOWHERE, Place, places, wchan_kind
 from runbook.diagnose.ranks import stack_groups
 from runbook.diagnose.stall import stall
 from runbook.diagnose.standstill import Proof, excused, proven, standstill, verdict
+from runbook.diagnose.turning import all_in_collective
 from runbook.diagnose.view import View
 from runbook.model.sample import ProcessSample, SocketSample
-from runbook.model.units import format_duration
+from runbook.model.units import format_duration, format_size
 from runbook.model.verdict import Diagnosis
 
+DOWNLOAD_BYTES = 1024 * 1024
 CONNECT_S = 60.0
 """Collective libraries try to connect for about a minute by design, so a shorter attempt is only a suspicion."""
 
 
 def io_blocked(view: View) -> Diagnosis | None:
     """hung/io_blocked: when the stall budget is spent, nothing executed, and a main thread stands in the kernel's I/O, state D, with the
-    same wait channel at every look and no byte moving.
+    same wait channel at every look and no byte moving; or when a download that was under way brings no byte for twice that budget.
 
-    its live twins: a slow disk, whose reader is in state D most of the time while bytes come; swapping; a busy network file system.
+    its live twins: a slow disk, whose reader is in state D most of the time while bytes come; swapping; a slow download.
     """
+    flat = _flat_download(view)
+    if flat is not None:
+        return flat
     stuck = _frozen(view, ("io",)) or [one for one in _frozen(view) if "D" in one[0].states]
     confidence = proven(view) if stuck else None
     if confidence is None or not view.once(standstill).has("execution"):
@@ -40,6 +48,34 @@ def io_blocked(view: View) -> Diagnosis | None:
         confidence=confidence,
         next_looks=("see whether that file system answers: `timeout 5 ls PATH`", "and what the kernel says: `dmesg | tail`"),
     )
+
+
+def _flat_download(view: View) -> Diagnosis | None:
+    """Bytes came over a connection to another host, and then none for twice the budget, while the downloader waits for them."""
+    stand = view.once(standstill)
+    if not stand.clock.over(2.0) or stand.actors or excused(view) or not stand.has("data") or not stand.has("execution"):
+        return None
+    if any(one.kind not in ("stranger", "sleeper") for one in stand.unseen):
+        return None
+    for run, place in _frozen(view, ("recv",)):
+        fed = [
+            one for one in sockets(view) if one.pid == run.process.pid and one.state == "ESTAB" and (one.received or 0) >= DOWNLOAD_BYTES
+        ]
+        if not fed or not (is_downloader(run.process.title) or place.source != "wchan"):
+            continue
+        text = f"{format_size(fed[0].received or 0)} came from {fed[0].peer}, and no byte for {format_duration(stand.clock.wall_s)}"
+        return verdict(
+            view,
+            "io_blocked",
+            "io_blocked",
+            f"{name(view, run.process)} waits for a download that brings nothing any more",
+            accuse=run.process,
+            note=f"downloads from {fed[0].peer}",
+            proofs=(Proof("coordination", "received", fed[0].received, text, stand.clock.wall_s),),
+            confidence="likely",
+            next_looks=("try the same address by another way: `curl -I URL`", "start the download again: most go on where they stood"),
+        )
+    return None
 
 
 def blocked_peer(view: View) -> Diagnosis | None:
@@ -84,6 +120,8 @@ def deadlock(view: View) -> Diagnosis | None:
     its live twins: a main thread that waits while another reads or computes; an idle server; a sleep that ends by itself.
     """
     stuck = _frozen(view, ("lock", "collective", "child", "pipe_write", "driver", "waits", "tty"))
+    if all_in_collective(view):
+        stuck += _stuck(view, view.once(standstill).spinning)
     confidence = proven(view) if stuck else None
     if confidence is None or not view.once(standstill).has("execution"):
         return None
@@ -114,9 +152,13 @@ def _is_rank(view: View, run: Run, rank: int | None) -> bool:
 
 def _frozen(view: View, kinds: tuple[str, ...] | None = None) -> list[tuple[Run, Place]]:
     """Accused processes that executed nothing, at such a place."""
+    return [(run, place) for run, place in _stuck(view, view.once(standstill).frozen) if kinds is None or place.kind in kinds]
+
+
+def _stuck(view: View, runs: Sequence[Run]) -> list[tuple[Run, Place]]:
     table = view.once(places)
-    pairs = [(run, table.get(run.key, NOWHERE)) for run in view.once(standstill).frozen]
-    return [(run, place) for run, place in pairs if place.blocked and (kinds is None or place.kind in kinds)]
+    pairs = [(run, table.get(run.key, NOWHERE)) for run in runs]
+    return [(run, place) for run, place in pairs if place.blocked]
 
 
 def _last_in_chain(view: View, run: Run) -> ProcessSample:

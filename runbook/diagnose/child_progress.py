@@ -17,18 +17,26 @@ def is_compiler(title: str) -> bool:
     return COMPILERS.search(title) is not None
 
 
+def is_downloader(title: str) -> bool:
+    """Whether a process title is that of a program that fetches files."""
+    return DOWNLOADERS.search(title) is not None
+
+
 def child_motions(samples: Sequence[Sample]) -> Iterator[Motion]:
-    """Thread times are not read at every look: each is held until the next. A downloader proves little without its bytes: weak."""
+    """Compilers that are new or ran: thread times are not read at every look, so each is held until the next.
+
+    A new downloader is a weak sign; that it runs is none, since the timer of its bar does too: its bytes count.
+    """
     ran: dict[Key, int] = {}
     readable = [sample for sample in samples if isinstance(sample.processes, Seen)]
     for index, sample in enumerate(readable):
         for key, process in rows(sample).items():
             compiles = is_compiler(process.title)
-            if (not compiles and not DOWNLOADERS.search(process.title)) or process.state in "ZX":
+            if process.state in "ZX" or not (compiles or is_downloader(process.title)):
                 continue
             run_ns = sum(thread.run_ns for thread in process.threads)
-            if index and run_ns > ran.get(key, -1):
+            if index and (key not in ran or (compiles and run_ns > ran[key])):
                 signal = "compiler" if compiles else "downloader"
-                text = f"{signal} {process.title[:60]}"
-                yield Motion(sample.t, sample.t - readable[index - 1].t, signal, 1.0, text, strong=compiles)
+                seconds = sample.t - readable[index - 1].t
+                yield Motion(sample.t, seconds, signal, 1.0, f"{signal} {process.title[:60]}", strong=compiles)
             ran[key] = max(run_ns, ran.get(key, 0))

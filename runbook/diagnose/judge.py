@@ -21,6 +21,7 @@ from runbook.diagnose.ends import serving, settled, slow, undecided
 from runbook.diagnose.memory import gpu_free, gpu_tool_missing, resource_held
 from runbook.diagnose.pipe_waits import log_pipe, stdin
 from runbook.diagnose.ranks import rank_desync, rank_died, rank_missing
+from runbook.diagnose.routes import proxied, wrong_address
 from runbook.diagnose.stale_locks import stale_lock
 from runbook.diagnose.stops import stopped
 from runbook.diagnose.turning import livelock, spin
@@ -43,6 +44,8 @@ RULES: tuple[Rule, ...] = (
     wrong_server,
     never_matches,
     equal_answers,
+    proxied,
+    wrong_address,
     gpu_lost,
     driver,
     stopped,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from runbook.diagnose.fatal import is_fatal
 from runbook.model.profile import Profile
 from runbook.model.sample import Sample, Seen
 
@@ -35,7 +36,7 @@ class Bar(NamedTuple):
 class Line(NamedTuple):
     """A line after ANSI is stripped. `text` whole, `msg` without the profile's prefix, `rank` the prefix's rank label ("TP0").
 
-    `begins`, `ends`: phases that this line opens or closes; `moves`: phases whose progress line it is.
+    `begins`, `ends`: phases that this line opens or closes; `moves`: phases whose progress line it is; `fatal`: it tells of a fault.
     """
 
     text: str
@@ -48,6 +49,7 @@ class Line(NamedTuple):
     ends: tuple[str, ...]
     moves: tuple[str, ...]
     ready: bool
+    fatal: bool
 
 
 class TimedLine(NamedTuple):
@@ -98,6 +100,7 @@ class Matcher:
             ends=tuple(phase.id for phase in self._phases if phase.end and phase.end.search(text)),
             moves=() if noise else tuple(phase.id for phase in self._phases if phase.progress and phase.progress.search(text)),
             ready=bool(self._ready and self._ready.search(text)),
+            fatal=is_fatal(text) or any(one.search(text) for one in (*self.cause.values(), *self.effect.values())),
         )
 
 

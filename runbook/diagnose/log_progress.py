@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from runbook.diagnose.lines import Bar, TimedLine
+from runbook.diagnose.fatal import EXCEPTION, TRACEBACK
+from runbook.diagnose.lines import Bar, Line, TimedLine
 from runbook.diagnose.motion import Motion
 from runbook.model.sample import Sample, Seen
 
@@ -52,6 +53,7 @@ class _Reader:
         self._first = next((sample.t for sample in samples if isinstance(sample.log, Seen)), None)
         self._templates: set[str] = set()
         self._words: set[str] = set()
+        self._in_traceback = False
         self._courses: dict[tuple[str, str, int], _Course] = {}
         self._standing: dict[tuple[str, int, int], set[str]] = {}
         self.repeats: list[Repeat] = []
@@ -60,7 +62,7 @@ class _Reader:
 
     def take(self, timed: TimedLine) -> Iterator[Motion]:
         t, line = timed
-        if line.noise or not line.template:
+        if line.noise or not line.template or self._tells_of_a_fault(line):
             return
         seconds, counts = t - self._before.get(t, t), t != self._first
         if line.bar is not None:
@@ -81,6 +83,16 @@ class _Reader:
         else:
             self.repeats.append(Repeat(t, line.template, line.msg))
         self._templates.add(line.template)
+
+    def _tells_of_a_fault(self, line: Line) -> bool:
+        """A traceback, from its header to the exception, and lines that name an error are no progress; what comes after them may be."""
+        if TRACEBACK in line.text:
+            self._in_traceback = True
+            return True
+        if not self._in_traceback:
+            return line.fatal
+        self._in_traceback = line.msg[:1] in " \t|+^~" or not line.msg.strip() or not EXCEPTION.match(line.msg)
+        return True
 
     def _bar(self, t: float, seconds: float, rank: str, bar: Bar, counts: bool) -> Iterator[Motion]:
         """A bar moves when it passes its highest mark, or begins again after it was full.

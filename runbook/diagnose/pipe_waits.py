@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from runbook.diagnose.actors import actors, pipes
-from runbook.diagnose.execution import APART_S, Execution, Run, execution, peer_execution
+from runbook.diagnose.execution import APART_S, WORKS, Execution, Run, execution, peer_execution
 from runbook.diagnose.family import everyone, name
 from runbook.diagnose.places import NOWHERE, places, wchan_kind
 from runbook.diagnose.stall import stall
@@ -114,9 +114,15 @@ def _is_full(pipe: PipeSample) -> bool:
 
 
 def _reader_stands(view: View, process: ProcessSample, pipe: PipeSample) -> bool:
+    """Nobody empties it. A reader that wakes in a loop over its descriptors and leaves this one full does not read it; one that sleeps
+    between two reads may be slow, which only the stall budget tells."""
     for pid in pipe.peers:
         run = _run_of(view, pid)
-        if pid != process.pid and run is not None and (not run.frozen or wchan_kind(run.wchan) == "timer"):
+        if pid == process.pid or run is None:
+            continue
+        kind = wchan_kind(run.wchan)
+        stands = (run.frozen and kind != "timer") or (kind == "loop" and run.demand < WORKS)
+        if not stands and not (view.once(stall).over() and run.demand < WORKS):
             return False
     return True
 

@@ -91,7 +91,7 @@ def _lost_ranks(view: View) -> list[tuple[Key, ProcessSample, float]]:
 
 def _rest_stands(view: View) -> bool:
     runs = [run for run in view.once(execution).runs if run.seconds >= APART_S]
-    return bool(runs) and not view.once(actors) and any(run.frozen for run in runs) and view.once(stall).wall_s >= APART_S
+    return bool(runs) and not view.once(actors) and view.once(stall).wall_s >= APART_S
 
 
 def _died(view: View, process: ProcessSample, code: int | None, seconds: float) -> Diagnosis:

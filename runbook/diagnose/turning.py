@@ -25,7 +25,7 @@ def spin(view: View) -> Diagnosis | None:
     its live twins: a long computation in one native call, a compiler inside the process, a consumer whose producer computes.
     """
     stand = view.once(standstill)
-    confidence = proven(view) if stand.spinning else None
+    confidence = proven(view) if stand.spinning and not all_in_collective(view) else None
     if confidence is None or not stand.has("execution"):
         return None
     run = stand.spinning[0]
@@ -39,6 +39,12 @@ def spin(view: View) -> Diagnosis | None:
         note=f"spins in {place.text}",
         confidence=confidence,
     )
+
+
+def all_in_collective(view: View) -> bool:
+    """Whether all that spins is in a collective: those wait at full speed by design, so it is the group that is stuck, not a loop."""
+    table = view.once(places)
+    return all(table.get(run.key, NOWHERE).kind == "collective" for run in view.once(standstill).spinning)
 
 
 def livelock(view: View) -> Diagnosis | None:
