@@ -96,7 +96,7 @@ def _phases(own: dict[str, Any], whole: dict[str, Any], file: str) -> Found:
     seen: set[str] = set()
     for index, phase in _own_phases(own):
         path, name = ("phases", index), phase["id"]
-        full = next((one for one in whole.get("phases", []) if one and one["id"] == name), phase)
+        full = next((one for _, one in _own_phases(whole) if one["id"] == name), phase)
         if name in seen:
             yield "duplicate-id", (*path, "id"), f"a phase is called `{name}` already", "give each its own id"
         seen.add(name)
@@ -131,12 +131,12 @@ def _marks(own: dict[str, Any], whole: dict[str, Any], file: str) -> Found:
     """A line cannot be the ready mark and be said to come too early."""
     ready = whole.get("ready")
     for index, one in enumerate(own.get("not_ready", [])):
-        if one and ready and re.search(ready, one["line"]):
+        if one and ready and re.search(ready, one.get("line", "")):
             yield "ready-mark", ("not_ready", index), f"`ready` is found in this line as well: `{ready}`", "make `ready` narrower"
     for one in whole.get("not_ready", []) if own.get("ready") and not own.get("not_ready") else ():
-        if re.search(own["ready"], one["line"]):
+        if one and re.search(own["ready"], one.get("line", "")):
             yield "ready-mark", ("ready",), f"this is found in `{one['line']}`, which comes too early: {one['why']}", "make it narrower"
 
 
 def _own_phases(own: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
-    return [(index, phase) for index, phase in enumerate(own.get("phases", [])) if phase is not None]
+    return [(index, phase) for index, phase in enumerate(own.get("phases", [])) if phase and "id" in phase]

@@ -52,17 +52,18 @@ def load_profile(
         return None, problems.sorted()
     shape = Shape().visit(type_of(Profile), document.data)
     problems.add_misfits(shape.misfits)
-    broken: list[Any] = []
+    wrong, broken = [misfit.path for misfit in shape.misfits], []
     for leaf in shape.leaves:
         if "${{" in leaf.text:
             problems.add("expression", "a profile has no expressions", leaf.path)
+            wrong.append(leaf.path)
         elif leaf.extra.get("kind") == "regex":
             _, fault = compiled(leaf.text)
             if fault:
                 problems.add("regex", fault, leaf.path)
                 broken.append(leaf.path)
     base = _base(problems, document.data.get("extends"), find, names, (*without, file))
-    own = sound(document.data, [misfit.path for misfit in shape.misfits], broken)
+    own = sound(document.data, wrong, broken)
     data = merged(base, own)
     contradictions(problems, own, data)
     if has_errors(problems.found):
@@ -88,7 +89,7 @@ def _phases(before: list[Any], own: list[Any]) -> list[Any]:
     """A phase of the same id is changed in its place; a new one is put after the last that was changed, else at the end."""
     found = list(before)
     place = len(found)
-    for phase in filter(None, own):
+    for phase in (one for one in own if one and "id" in one):
         at = next((index for index, one in enumerate(found) if one["id"] == phase["id"]), None)
         if at is None:
             found.insert(place, phase)

@@ -6,6 +6,8 @@ from collections.abc import Collection
 
 import pytest
 
+from runbook.model.diagnostic import Severity
+from runbook.model.profile import Profile
 from runbook.model.units import Duration
 from runbook.playbook.profiles import Source, load_profile
 
@@ -117,3 +119,24 @@ def test_all_mistakes_are_told_at_once_and_none_follows_from_another():
         (6, "unknown-kind"),
         (7, "unknown-key"),
     ]
+
+
+JUNK = ["null", "1", "true", "x", "'('", "[]", "[null, [x]]", "{x: {y: 1}}", "'${{ x }}'"]
+NESTED = [
+    "phases: [{%s: %s}]",
+    "phases: [{id: serve, %s: %s}]",
+    "not_ready: [{%s: %s}]",
+    "health: {%s: %s}",
+    "metrics: {m: {%s: %s}}",
+    "processes: {%s: %s}",
+]
+INNER = ["id", "mark", "end", "stall", "line", "why", "path", "json", "ready_status", "log", "response", "rank_title", "ladder"]
+
+
+@pytest.mark.parametrize("junk", JUNK)
+def test_a_value_of_the_wrong_kind_is_a_mistake_and_never_a_crash(junk):
+    lines = [f"{field}: {junk}" for field in Profile.__struct_fields__] + [shape % (key, junk) for shape in NESTED for key in INNER]
+    for line in lines:
+        profile, found = load(f"profile: mine\nextends: base\n{line}\n" if not line.startswith(("profile:", "extends:")) else line)
+        assert (profile is None) == any(one.severity is Severity.ERROR for one in found), line
+        assert all(one.span for one in found)
