@@ -13,7 +13,7 @@ from runbook.model.diagnostic import Diagnostic
 from runbook.model.units import format_duration
 from runbook.model.verdict import EXIT_CODES
 from runbook.render.diagnostics import as_object, visible
-from runbook.steps.servers import Server, Survey
+from runbook.steps.servers import GENERIC, Server, Survey
 
 LONGEST = 90
 
@@ -44,15 +44,16 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 class Unclear(Exception):
     """No server, or more than one, is meant. `found` are those to choose from."""
 
-    def __init__(self, summary: str, hint: str, found: list[Server]) -> None:
+    def __init__(self, summary: str, hint: str, found: list[Server], code: str = "no-server") -> None:
         super().__init__(summary)
+        self.code = code
         self.summary = summary
         self.hint = hint
         self.found = found
 
     def tell(self, target: str, as_json: bool) -> int:
         """Say so on the right stream; answers the exit code."""
-        problem = Diagnostic(code="no-server" if not self.found else "which-server", summary=self.summary, hint=self.hint)
+        problem = Diagnostic(code=self.code, summary=self.summary, hint=self.hint)
         if as_json:
             rows = [msgspec.to_builtins(server) for server in self.found]
             click.echo(json.dumps({**as_object([problem]), "candidates": rows}, ensure_ascii=False))
@@ -73,18 +74,27 @@ def choose(host: Host, wish: Wish) -> Server:
         if one is None:
             raise Unclear(f"there is no process {wish.pid}", "it has ended, or this user may not see it", survey.candidates())
         return one
-    found = survey.on_port(wish.port) if wish.port else survey.matching(wish.match) if wish.match else survey.candidates()
+    if wish.port is None and wish.match is None:
+        return _only(survey.candidates())
+    found = survey.on_port(wish.port) if wish.port else survey.matching(wish.match or "")
     if len(found) == 1:
         return found[0]
     if found:
-        raise Unclear(f"{len(found)} servers fit", "name one: `--pid N` or `--port N`", found)
+        raise Unclear(f"{len(found)} servers fit", "name one: `--pid N`", found, "which-server")
     if wish.port and survey.hidden_owner(wish.port):
         raise Unclear(f"port {wish.port} is held by a process that is not visible to this user", "look as its user or as root", [])
     what = f"nothing listens on port {wish.port}, and no command line names it" if wish.port else f"no process matches `{wish.match}`"
-    known = survey.candidates() if wish.port or wish.match else []
-    if wish.port or wish.match:
-        raise Unclear(what, "name it by `--pid N`", known)
-    raise Unclear("no server was found", "name its main process: `--pid N`", [])
+    raise Unclear(what, "name it by `--pid N`", survey.candidates())
+
+
+def _only(found: list[Server]) -> Server:
+    """The one that is an engine's for certain; what merely listens is listed and never taken by itself."""
+    known = [one for one in found if one.profile != GENERIC]
+    if len(known) == 1:
+        return known[0]
+    if not found:
+        raise Unclear("no server was found", "name its main process: `--pid N`", [])
+    raise Unclear("which server is meant?", "name one: `--pid N` or `--port N`", found, "which-server")
 
 
 def rows_of(found: list[Server]) -> list[str]:

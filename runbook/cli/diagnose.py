@@ -121,7 +121,7 @@ def _run(text: str, host: Any, clock: SystemClock, out: Path | None, as_json: bo
     runtime = perform.runtime(playbook, options, {}, clock)
     runtime.adopt(host)
     with live.follower(clock, quiet=False) as follower:
-        runtime.journal.follow(follower.follow)
+        runtime.journal.follow(lambda event: None if isinstance(event, RunEnded) else follower.follow(event))  # it is told on stdout
         ended = execute(runtime, functools.partial(perform.leave, options, False), perform.controller())
     events = load_events(folder)
     perform.write(folder, events)

@@ -54,7 +54,7 @@ class Checks:
         """The check's answer when it came; Blind while none is due or it is still under way."""
         now = self._ctx.clock.now()
         if self._exchange is None:
-            if now < self._due_at or (self._once and self.good_at is not None):
+            if now < self._due_at or self._ctx.remaining_s() <= 0 or (self._once and self.good_at is not None):
                 return Blind("not asked")
             self._exchange = Exchange(self._ctx.cancel, self._ask)
             self._exchange_at = now
