@@ -65,7 +65,7 @@ def command(run: str, as_json: bool) -> int:
     with live.follower(clock, quiet=False) as follower:
         runtime.journal.follow(follower.follow)
         ended = cancel(runtime, events, functools.partial(perform.leave, options, as_json))
-    perform.finish(folder, as_json)
+    perform.finish(folder, as_json, () if header.check or "--no-post" in header.argv else playbook.post)
     return EXIT_CODES["passed"] if ended.cleanup != "failed" else ended.exit_code
 
 

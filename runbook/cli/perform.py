@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,11 +103,15 @@ def leave(options: Options, as_json: bool, left: list[str]) -> None:
     os._exit(code)
 
 
-def finish(folder: Path, as_json: bool) -> int:
-    """Write the transcripts; print the object or where they are; answer the exit code."""
+def finish(folder: Path, as_json: bool, tickets: Sequence[str] = ()) -> int:
+    """Write the transcripts and post them; print the object or where they are; answer the exit code."""
     events = load_events(folder)
     write(folder, events)
     answer = summary(events, str(folder), store.transcripts(folder))
+    if tickets:
+        from runbook.cli.post_at_end import post_all
+
+        answer["posts"] = post_all(folder, tickets, os.environ)
     if as_json:
         click.echo(json.dumps(answer, ensure_ascii=False))
     else:

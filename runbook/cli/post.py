@@ -24,7 +24,7 @@ from runbook.render.markdown import markdown
 from runbook.render.story import Story, tell
 from runbook.tickets import TRACKERS, Tracker, flow, tracker_for
 from runbook.tickets import command as program
-from runbook.tickets.base import Client, Draft, Login, Misused, NoToken, TicketError, Withheld, address
+from runbook.tickets.base import Client, Draft, File, Login, Misused, NoToken, TicketError, Withheld, address
 from runbook.tickets.dry import DryClient
 
 
@@ -72,7 +72,7 @@ def command(
             raise Misused(
                 "no ticket: name its address, or a program with --post-command", "runbook post last https://github.com/OWNER/REPO/issues/N"
             )
-        url = _from_environment(ticket_url)
+        url = from_environment(ticket_url)
         return post.to_ticket(tracker_for(url, os.environ, name, template), kinds, dry_run, allow_http)
     except Misused as mistake:
         raise click.UsageError(post.mask.text("; ".join(part for part in (mistake.summary, mistake.hint) if part))) from mistake
@@ -112,6 +112,22 @@ class Posting:
     def to_ticket(self, tracker: Tracker, kinds: tuple[str, ...], dry_run: bool, allow_http: bool) -> int:
         """Post to a tracker; answers the exit code."""
         login = self._login(tracker, dry_run, allow_http)
+        draft, files = self._draft(login, kinds)
+        if dry_run:
+            dry = DryClient(login, self.mask.text)
+            return self._planned(flow.post(tracker, dry, draft, files), dry)
+        return self._answer(self._deliver(tracker, login, draft, files), tracker)
+
+    def deliver(self, tracker: Tracker) -> flow.Posted:
+        """Post without files and without a word. Raises TicketError."""
+        login = self._login(tracker, False, False)
+        return self._deliver(tracker, login, *self._draft(login, ()))
+
+    def _deliver(self, tracker: Tracker, login: Login, draft: Draft, files: list[File]) -> flow.Posted:
+        with _online(tracker, login, self.mask.text, self._say) as client:
+            return flow.post(tracker, client, draft, files)
+
+    def _draft(self, login: Login, kinds: tuple[str, ...]) -> tuple[Draft, list[File]]:
         events = self.use(login, kinds)
         footer = f"\nWhole run: {self.mask.text(self._link)}\n" if self._link else ""
         draft = Draft(
@@ -121,12 +137,7 @@ class Posting:
             facts=self.mask.value(facts(self.story, self.run, self._link)),
             footer=footer,
         )
-        files = [post_files.build(kind, self.folder, self.journal, self.run, events, self.mask) for kind in dict.fromkeys(kinds)]
-        if dry_run:
-            dry = DryClient(login, self.mask.text)
-            return self._planned(flow.post(tracker, dry, draft, files), dry)
-        with _online(tracker, login, self.mask.text, self._say) as client:
-            return self._answer(flow.post(tracker, client, draft, files), tracker)
+        return draft, [post_files.build(kind, self.folder, self.journal, self.run, events, self.mask) for kind in dict.fromkeys(kinds)]
 
     def _login(self, tracker: Tracker, dry_run: bool, allow_http: bool) -> Login:
         try:
@@ -257,7 +268,7 @@ def _shown(request: dict[str, Any]) -> str:
     return "\n".join([*lines, "", request["body"], ""] if "body" in request else [*lines, ""])
 
 
-def _from_environment(url: str) -> str:
+def from_environment(url: str) -> str:
     """The address itself, or the one in a variable: the address of a chat tool is a secret."""
     if not url.startswith("env:"):
         return url

@@ -20,10 +20,18 @@ from runbook.model.verdict import EXIT_CODES
 @click.option("-e", "overrides", multiple=True, metavar="NAME=VALUE|@FILE", help="Override a variable, or all of a YAML file.")
 @click.option("--check", is_flag=True, help="Look, change nothing, say what would be done.")
 @click.option("--no-suspend", is_flag=True, help="Clean up also when a wait ends slow or undecided.")
+@click.option("--no-post", is_flag=True, help="Do not post to the tickets that the playbook names.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder of this run [a new one in the state folder].")
 def command(
-    playbook: str, roles: tuple[str, ...], overrides: tuple[str, ...], check: bool, no_suspend: bool, as_json: bool, out: Path | None
+    playbook: str,
+    roles: tuple[str, ...],
+    overrides: tuple[str, ...],
+    check: bool,
+    no_suspend: bool,
+    no_post: bool,
+    as_json: bool,
+    out: Path | None,
 ) -> int:
     """Run PLAYBOOK and answer with a verdict and its evidence.
 
@@ -48,7 +56,7 @@ def command(
     with live.follower(clock, quiet=False) as follower:
         runtime.journal.follow(follower.follow)
         ended = execute(runtime, functools.partial(perform.leave, options, as_json), perform.controller())
-    code = perform.finish(folder, as_json)
+    code = perform.finish(folder, as_json, () if check or no_post else loaded.playbook.post)
     return ended.exit_code or code
 
 

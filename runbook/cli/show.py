@@ -52,6 +52,11 @@ def command(run: str, as_json: bool, as_markdown: bool, explained: bool) -> int:
         _replay(events)
         if stale := store.stale(tell(events), SystemClock().now()):
             click.echo(f"{STALE[stale]}; `runbook cancel {folder.name}` makes sure and ends the run")
+        if (folder / store.POSTS).exists():
+            from runbook.cli.post_at_end import line, read_posts
+
+            for row in read_posts(folder):
+                click.echo(line(row))
         click.echo(f"\nfolder: {folder}")
     return EXIT_CODES["passed"]
 

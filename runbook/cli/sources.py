@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from runbook.cli.profiles import profiles
-from runbook.model.diagnostic import Diagnostic
+from runbook.cli.text_checks import text_problems
+from runbook.model.diagnostic import Diagnostic, Severity
 from runbook.model.playbook import Playbook
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -104,7 +105,9 @@ def load_with(name: str, overrides: Mapping[str, Any], roles: Mapping[str, Seque
         host_vars={name for vars in hosts.values() for name in vars},
         read=read_bounded,
     )
-    return (None if wrong or playbook is None else with_host_vars(playbook, hosts)), wrong + found, file
+    wrong += text_problems(playbook) if playbook else []
+    bad = playbook is None or any(problem.severity is Severity.ERROR for problem in wrong)
+    return (None if bad or playbook is None else with_host_vars(playbook, hosts)), wrong + found, file
 
 
 def read_inventory() -> tuple[dict[str, dict[str, Any]], list[Diagnostic]]:

@@ -15,6 +15,9 @@ from runbook.engine.journal import EVENTS, JournalError, load_events
 from runbook.model.event import AnyEvent
 from runbook.render.story import Story
 
+POSTS = "posts.json"
+"""In a run's folder: what came of the tickets of its `post:`."""
+
 
 def state_home() -> Path:
     """The folder of all that runbook keeps on this machine."""

@@ -49,6 +49,16 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     html: Union[str, None] = None
 
 
+class PostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What came of one ticket of the playbook's `post:`. It never changes the verdict."""
+
+    ticket: Annotated[str, Meta(description="as the playbook names it")]
+    action: Literal["created", "updated", "sent", "failed"]
+    url: Annotated[str, Meta(description="of the comment, where the tracker gives one")] = ""
+    error: str = ""
+    hint: str = ""
+
+
 class RunAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A run, as `run`, `cancel` and `show` print it. At most 32 KB, texts at most 2 KB each; `cut` names what went and its file.
 
@@ -70,6 +80,7 @@ class RunAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     transcript: Transcript
     diagnosis: Annotated[Union[Diagnosis, UnsetType], Meta(description="of the step that decided")] = UNSET
     expires: Annotated[Union[Unix, UnsetType], Meta(description="when a suspended run is ended by its keeper")] = UNSET
+    posts: Annotated[Union[list[PostRow], UnsetType], Meta(description="`run`, `cancel`: one for each ticket of `post:`")] = UNSET
     step: Union[str, UnsetType, None] = UNSET
     phase: Union[str, UnsetType, None] = UNSET
     moved: Union[str, UnsetType] = UNSET

@@ -18,6 +18,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 TARGET = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.\\+-]*@)?(?:\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[A-Za-z0-9_][A-Za-z0-9_.-]*)(?::(\d{1,5}))?")
 """An inventory name, an ssh alias, or user@host[:port]; IPv6 addresses in brackets."""
+TICKET = re.compile(r"(?:webhook\+)?https?://[^\s@/]+(?:/\S*)?|env:[A-Za-z_][A-Za-z0-9_]*")
 EVERYWHERE = "all"
 BUILT_IN = ("local", "lab")
 APART = "give each its own name in hosts.yaml: `hosts: {NAME: {host: ADDRESS, via: …}}`"
@@ -141,6 +142,22 @@ def read_secrets(problems: Problems, raw: Any) -> tuple[Secret, ...]:
         required = item.get("required") is True if isinstance(item, dict) else False
         found.setdefault(name, Secret(name=name, required=required))
     return tuple(found.values())
+
+
+def read_posts(problems: Problems, raw: Any) -> tuple[str, ...]:
+    """Addresses of tickets. Whose they are is known to the trackers; here only what no tracker can take."""
+    several = isinstance(raw, list)
+    items = [item for item in (raw if several else [raw]) if isinstance(item, str)]
+    for index, text in enumerate(items):
+        path: Path = ("post", index) if several else ("post",)
+        if find_expressions(text):
+            problems.add("bad-ticket", "a ticket cannot be an expression", path, "take it from the environment: `post: env:TICKET_URL`")
+        elif TICKET.fullmatch(text) is None:
+            hint = "write `https://github.com/OWNER/REPO/issues/7`, `webhook+https://…` or `env:NAME`"
+            problems.add("bad-ticket", f"`{text}` is not the address of a ticket", path, hint)
+        elif items.index(text) < index:
+            problems.add("duplicate-ticket", f"`{text}` is named twice", path, "keep one")
+    return tuple(items)
 
 
 def check_var_names(problems: Problems, vars: Any, path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Mapping
 from types import ModuleType
+from urllib.parse import urlsplit
 
 from runbook.tickets import github, gitlab, jira, redmine, roundup, webhook
 from runbook.tickets.base import Misused, Tracker, address
@@ -21,6 +24,20 @@ TRACKERS: dict[str, ModuleType] = {
 SHAPES = """\
 https://github.com/OWNER/REPO/issues/N (or /pull/N), https://HOST/GROUP/PROJECT/-/issues/N (or /-/merge_requests/N),
 https://HOST/browse/KEY-N (Jira), https://HOST/issues/N (Redmine), https://HOST/TRACKER/issueN (Roundup), webhook+https://…"""
+
+
+OWN_SERVICES = re.compile(r"(?:www\.)?(?:github\.com|gitlab\.com)|[\w.-]+\.(?:ghe\.com|atlassian\.net)")
+
+
+def is_trusted(ticket: Tracker, environ: Mapping[str, str]) -> bool:
+    """Whether an address that a file names may get a token: the host is a tracker's own service, or its variable names it.
+
+    A webhook gets none.
+    """
+    module = sys.modules[type(ticket).__module__]
+    host = (urlsplit(ticket.base).netloc or "").lower()
+    named = getattr(ticket, "host", host)
+    return module is webhook or OWN_SERVICES.fullmatch(named) is not None or named_host(environ, getattr(module, "HOSTS", ()), named)
 
 
 def tracker_for(url: str, environ: Mapping[str, str], name: str | None = None, template: str | None = None) -> Tracker:
