@@ -22,6 +22,7 @@ from tests.cases.outcomes import (
     partial,
 )
 from tests.cases.telling import KNOWN
+from tests.cases.twins import TWINS, changed
 
 WITH_LOG = [case for case in CASES if "fixture" in case]
 TOLD = [case for case in CASES if case["id"] in STORIES]
@@ -76,3 +77,9 @@ def test_c38_a_draft_that_is_never_accepted_is_seen_in_its_metric():
     found = [re.search(sources["log"], line) for line in case["fixture"].splitlines()]
     reading = from_log([one["value"] for one in found if one])
     assert reading is not None and (reading.value, reading.n) == (1.0, 2)
+
+
+@pytest.mark.parametrize("case", TWINS)
+def test_its_live_twin_is_not_called_hung(case):
+    found = changed(case, TWINS[case]).judged()
+    assert found.verdict in ("slow", "undecided", "passed"), f"{found.rule}: {found.reason}"
