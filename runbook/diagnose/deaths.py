@@ -6,7 +6,7 @@ from runbook.diagnose.causes import Cause, Causes, causes
 from runbook.diagnose.phases import rank_number
 from runbook.diagnose.view import View
 from runbook.diagnose.words import quote
-from runbook.model.sample import Absent, Blind, ExitSample, PressureSample, Seen
+from runbook.model.sample import Absent, Blind, ExitSample, PressureSample, ProcessSample, Sample, Seen
 from runbook.model.units import format_duration
 from runbook.model.verdict import Culprit, Diagnosis, Evidence, Finding
 
@@ -75,14 +75,15 @@ def dead(view: View) -> Diagnosis | None:
 
 
 def gone(view: View) -> Diagnosis | None:
-    """crashed: no process of the server is left, seen for 3 s, and nobody recorded how it ended."""
+    """crashed: no process of the server is left, or its main process is a zombie, for 3 s, and nobody recorded how it ended."""
     absent = []
     for sample in reversed(view.samples):
-        if not (isinstance(sample.processes, Absent) and isinstance(sample.exit, Blind)):
+        if not (_is_over(sample, view) and isinstance(sample.exit, Blind)):
             break
         absent.append(sample)
-    if not absent or view.now - absent[-1].t < READ_ON_S:
+    if not absent or (view.now - absent[-1].t < READ_ON_S and not view.question.final):
         return None
+    zombie = view.main if isinstance(absent[0].processes, Seen) else None
     found = causes([timed.line for timed in view.lines], view.rules)
     kind = found.first.kind if found.first is not None and found.first.kind != "own_timer" else None
     return Diagnosis(
@@ -90,14 +91,34 @@ def gone(view: View) -> Diagnosis | None:
         kind=kind,
         confidence="strong",
         rule="gone",
-        reason=_reason(view, "is gone, and how it ended was not recorded", found, ""),
+        reason=_reason(view, _left(zombie), found, ""),
         phase=view.course.current,
         culprit=_culprit(view, found.first),
-        evidence=(Evidence(signal="processes", value="none left", points_to="crashed"), *_log_evidence(view, found)),
+        evidence=(
+            Evidence(signal="processes", value="none left" if zombie is None else "zombie", points_to="crashed"),
+            *_log_evidence(view, found),
+        ),
         findings=_findings(found),
         blind=view.blind(),
         next=_next(kind, None),
     )
+
+
+def _is_over(sample: Sample, view: View) -> bool:
+    """Nothing is left of it, or the main process is dead and only waits for its parent to take note."""
+    if isinstance(sample.processes, Absent):
+        return True
+    main = view.main
+    rows = sample.processes.value if isinstance(sample.processes, Seen) else ()
+    return main is not None and any((one.pid, one.start) == (main.pid, main.start) and one.state in "ZX" for one in rows)
+
+
+def _left(zombie: ProcessSample | None) -> str:
+    if zombie is None:
+        return "is gone, and how it ended was not recorded"
+    code = zombie.exit_code
+    how = "has ended" if code is None else f"was ended by signal {-code}" if code < 0 else f"has ended with exit code {code}"
+    return f"{how}, and its parent, pid {zombie.ppid}, has not collected it"
 
 
 def _log_goes_on(view: View) -> bool:

@@ -16,6 +16,8 @@ from runbook.model.sample import ProcessSample, Sample, Seen, ThreadSample
 
 APART_S = 10.0
 """Two looks must lie this far apart to be compared."""
+HOLD_S = 40.0
+"""So long a tree must have stood still to be convicted by its budget: progress under every floor can have spent that before."""
 WINDOW_S = 60.0
 FRESH_S = 30.0
 """A newest look that is older says nothing about now."""
@@ -25,16 +27,19 @@ SPINS = 0.8
 
 
 class Run(NamedTuple):
-    """One live process between two looks `seconds` apart. `demand` is its busiest thread's, cores; `wakes` main's switches per second.
+    """One live process, compared with how it was `seconds` ago, at least 10 s.
 
-    `wchan`: the main thread's newest wait channel, `steady` when it was the same at every reading. `others`: wait channels of the
-    other threads that executed nothing. `faults`: page faults per second, None when not read.
+    `frozen`: its main thread executed nothing since then; `frozen_s`: and for how long in all. `demand`: its busiest thread's, cores;
+    `demand_long`: the same over up to 40 s. `wakes`: main's switches per second. `wchan`: main's newest wait channel, `steady` when it
+    was the same at every reading. `others`: wait channels of other threads that executed nothing. `faults`: page faults per second.
     """
 
     process: ProcessSample
     seconds: float
     frozen: bool
+    frozen_s: float
     demand: float
+    demand_long: float
     wakes: float
     wchan: str
     steady: bool
@@ -62,7 +67,7 @@ class Execution(NamedTuple):
 
 
 def execution(view: View) -> Execution:
-    """Since the last strong progress, at most the last 60 s."""
+    """In the last 60 s, not further back than the last strong progress."""
     start = max(view.once(stall).since, view.now - WINDOW_S)
     return _compare(
         [(sample, rows(sample)) for sample in view.samples if sample.t >= start and isinstance(sample.processes, Seen)], view.now
@@ -99,26 +104,52 @@ def _compare(looks: Sequence[tuple[Sample, dict[Key, ProcessSample]]], now: floa
 
 
 def _run(looks: Sequence[tuple[float, ProcessSample]]) -> Run:
-    (began, first), (ended, last) = looks[0], looks[-1]
+    ended, last = looks[-1]
+    began, first = next(look for look in reversed(looks) if ended - look[0] >= APART_S)
     seconds = ended - began
     before = {thread.tid: thread for thread in first.threads}
     main = next((thread for thread in last.threads if thread.tid == last.pid), last.threads[0])
     old = before.get(main.tid)
-    channels = [_channel(process, main.tid) for _, process in looks]
+    frozen_s = _frozen_s(looks, main)
+    channels = [_channel(process, main.tid) for t, process in looks if t >= began]
     known = [channel for channel in channels if channel]
     faults = (last.faults - first.faults) / seconds if last.faults is not None and first.faults is not None else None
     return Run(
         process=last,
         seconds=seconds,
-        frozen=old is not None and _still(old, main),
-        demand=max(_demand(before.get(thread.tid), thread, seconds) for thread in last.threads),
+        frozen=frozen_s >= APART_S,
+        frozen_s=frozen_s,
+        demand=_busiest(first, last, seconds),
+        demand_long=_busiest(*_long(looks)),
         wakes=(main.switches - old.switches) / seconds if old is not None else 0.0,
         wchan=known[-1] if known else "",
         steady=len(known) >= 2 and len(set(known)) == 1,
-        states=frozenset(thread.state for _, process in looks for thread in process.threads if thread.tid == main.tid),
+        states=frozenset(thread.state for t, process in looks if t >= began for thread in process.threads if thread.tid == main.tid),
         others=tuple(t.wchan for t in last.threads if t.tid != main.tid and t.tid in before and t.wchan and _still(before[t.tid], t)),
         faults=faults,
     )
+
+
+def _frozen_s(looks: Sequence[tuple[float, ProcessSample]], main: ThreadSample) -> float:
+    """How long the main thread has executed nothing."""
+    since = ended = looks[-1][0]
+    for t, process in reversed(looks):
+        then = next((thread for thread in process.threads if thread.tid == main.tid), None)
+        if then is None or not _still(then, main):
+            break
+        since = t
+    return ended - since
+
+
+def _long(looks: Sequence[tuple[float, ProcessSample]]) -> tuple[ProcessSample, ProcessSample, float]:
+    ended, last = looks[-1]
+    began, first = next((look for look in reversed(looks) if ended - look[0] >= HOLD_S), looks[0])
+    return first, last, ended - began
+
+
+def _busiest(first: ProcessSample, last: ProcessSample, seconds: float) -> float:
+    before = {thread.tid: thread for thread in first.threads}
+    return max(_demand(before.get(thread.tid), thread, seconds) for thread in last.threads)
 
 
 def _channel(process: ProcessSample, tid: int) -> str:

@@ -12,13 +12,15 @@ import msgspec
 
 from runbook.diagnose import ends
 from runbook.diagnose.answers import answered, equal_answers, never_matches, ready, wrong_server
-from runbook.diagnose.blocked import blocked_peer, deadlock, io_blocked
 from runbook.diagnose.child_deaths import child_dead
+from runbook.diagnose.deadlocks import deadlock
 from runbook.diagnose.deaths import dead, gone, unreachable
 from runbook.diagnose.demands import unsatisfiable
 from runbook.diagnose.devices import driver, gpu_lost
 from runbook.diagnose.ends import serving, settled, slow, undecided
+from runbook.diagnose.io_waits import io_blocked
 from runbook.diagnose.memory import gpu_free, gpu_tool_missing, resource_held
+from runbook.diagnose.peers import blocked_peer
 from runbook.diagnose.pipe_waits import log_pipe, stdin
 from runbook.diagnose.ranks import rank_desync, rank_died, rank_missing
 from runbook.diagnose.routes import proxied, wrong_address

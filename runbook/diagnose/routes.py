@@ -20,7 +20,7 @@ ANYWHERE = frozenset({"0.0.0.0", "::", "*"})
 
 
 def proxied(view: View) -> Diagnosis | None:
-    """wrong_check/proxy: when three answers over ≥ 5 s bear a proxy's headers or page while the launched server listens: it never got them."""
+    """wrong_check/proxy: when three answers over ≥ 5 s bear a proxy's headers or page while our server listens, which never got them."""
     row = _row(view, lambda check: check.outcome == "answer" and not check.matched and _is_proxys(check))
     if not row or not _ours(view):
         return None

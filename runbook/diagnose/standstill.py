@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from runbook.diagnose import words
 from runbook.diagnose.actors import Unseen, actors, in_flight, unseen, waits_spinning
-from runbook.diagnose.execution import APART_S, Run, execution
+from runbook.diagnose.execution import APART_S, HOLD_S, WORKS, Run, execution
 from runbook.diagnose.family import accused, name, rank_of
 from runbook.diagnose.places import NOWHERE, places
 from runbook.diagnose.stall import Stall, stall
@@ -24,6 +24,8 @@ from runbook.model.verdict import Culprit, Diagnosis, Evidence
 BYTE_SIGNALS = frozenset({"read", "written", "offsets", "faults", "weights", "rss", "locked", "shared", "folder"})
 """Weak motion in these is still motion of data. TCP chatter is not: a store that is polled for a missing rank moves 8 KiB/s."""
 TWICE = 2.0
+SLACK_S = 3.0
+"""A look may come that much later than what it sees."""
 SOFT = frozenset({"sleeper", "poller"})
 """What may be left unseen when the budget is spent twice: threads and processes that come back by themselves and have moved nothing."""
 
@@ -67,12 +69,20 @@ def standstill(view: View) -> Standstill:
 def _execution(view: View, everyone: Sequence[Run], frozen: Sequence[Run], spinning: Sequence[Run]) -> list[Proof]:
     if not everyone or len(frozen) + len(spinning) < len(everyone) or view.once(actors):
         return []
-    seconds = min(run.seconds for run in everyone)
+    long_enough = min(HOLD_S, view.once(stall).wall_s) - SLACK_S
+    if any(run.frozen_s < long_enough for run in frozen) or any(_worked(view, run) for run in view.once(execution).runs):
+        return []
+    seconds = min((run.frozen_s for run in frozen), default=min(run.seconds for run in everyone))
     if spinning:
         text = f"{len(spinning)} of {len(everyone)} main threads run at full speed and no counter moves"
         return [Proof("execution", "spinning_threads", len(spinning), text, seconds)]
     text = f"{_main_threads(len(frozen))} executed nothing for {format_duration(seconds)}: run time and switches unchanged"
     return [Proof("execution", "frozen_threads", len(frozen), text, seconds)]
+
+
+def _worked(view: View, run: Run) -> bool:
+    """Whether it did something in the last 40 s, though not in the last ten."""
+    return run.demand_long >= WORKS and not waits_spinning(run, view.once(places).get(run.key, NOWHERE))
 
 
 def _main_threads(count: int) -> str:
@@ -97,7 +107,7 @@ def _place(view: View, stuck: Sequence[Run]) -> list[Proof]:
         return []
     run, place = found[0]
     text = f"{name(view, run.process)} waits in {words.quote(place.text)} ({place.source}), the same at two looks"
-    return [Proof("place", "place", place.text, text, run.seconds)]
+    return [Proof("place", "place", place.text, text, max(run.seconds, run.frozen_s))]
 
 
 def excused(view: View) -> str:

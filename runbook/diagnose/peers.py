@@ -1,0 +1,103 @@
+"""hung/blocked_peer: a partner that is dead, stopped, silent or out of reach."""
+
+from __future__ import annotations
+
+from runbook.diagnose.actors import actors
+from runbook.diagnose.execution import APART_S
+from runbook.diagnose.family import everyone, name
+from runbook.diagnose.motion import readings
+from runbook.diagnose.stall import stall
+from runbook.diagnose.standstill import Proof, excused, proven, standstill, verdict
+from runbook.diagnose.view import View
+from runbook.diagnose.waiters import frozen_at, partner_of
+from runbook.model.sample import SocketSample
+from runbook.model.units import format_duration
+from runbook.model.verdict import Diagnosis
+
+CONNECT_S = 60.0
+"""Collective libraries try to connect for about a minute by design, so a shorter attempt is only a suspicion."""
+
+
+def blocked_peer(view: View) -> Diagnosis | None:
+    """hung/blocked_peer: when a frozen thread reads from a partner that is dead or stopped, at two looks ≥ 10 s apart; or, once the stall
+    budget is spent, from one that stands still as well, with no byte between them; or when an attempt to connect has no answer.
+
+    its live twins: a slow download, of which only TCP counters tell; a partner that computes; one on another host that nobody can see.
+    """
+    if view.once(actors) or excused(view):
+        return None
+    gone = _dead_partner(view)
+    if gone is not None:
+        return gone
+    lost = _unanswered(view)
+    if lost is not None:
+        return lost
+    stuck = frozen_at(view, ("recv", "unix", "pipe_read", "connect"))
+    confidence = proven(view) if stuck else None
+    if confidence is None or not view.once(standstill).has("execution"):
+        return None
+    run, place = stuck[0]
+    partner = partner_of(view, run)
+    who = f", as does pid {partner.pid} `{partner.title[:60]}` at the other end" if partner is not None else ""
+    proof = Proof("coordination", "partner", partner.pid if partner else None, f"no byte comes from the other end{who}", run.seconds)
+    return verdict(
+        view,
+        "blocked_peer",
+        "blocked_peer",
+        f"{name(view, run.process)} waits for a partner that sends nothing",
+        accuse=partner or run.process,
+        note="stands still while its partner waits" if partner else f"waits in {place.text}",
+        proofs=(proof,),
+        confidence=confidence,
+        next_looks=("look at the partner: its stack, its log", "`ss -tinp` shows when the last byte came"),
+    )
+
+
+def _dead_partner(view: View) -> Diagnosis | None:
+    if view.once(stall).wall_s < APART_S:
+        return None
+    for run, place in frozen_at(view, ("recv", "pipe_read", "unix")):
+        partner = partner_of(view, run)
+        if run.seconds < APART_S or partner is None or partner.state not in "TZ":
+            continue
+        state = "stopped" if partner.state == "T" else "dead"
+        text = f"the other end, pid {partner.pid} `{partner.title[:60]}`, is {state}"
+        return verdict(
+            view,
+            "blocked_peer",
+            "blocked_peer",
+            f"{name(view, run.process)} waits for a partner that is {state}",
+            accuse=partner,
+            note=f"{state}, and its partner waits for it in {place.text}",
+            proofs=(Proof("coordination", "partner_state", partner.state, text, run.seconds),),
+        )
+    return None
+
+
+def _unanswered(view: View) -> Diagnosis | None:
+    """An attempt to connect that had no answer for a minute, though somebody waits for it."""
+    clock = view.once(stall)
+    looks = [(sample.t, {(one.pid, one.local, one.peer): one for one in value}) for sample, value in readings(view.samples, "sockets")]
+    looks = [look for look in looks if look[0] >= clock.since]
+    if len(looks) < 2 or not clock.over() or clock.wall_s < CONNECT_S or not view.once(standstill).has("data"):
+        return None
+    for ends, one in looks[-1][1].items():
+        held = [t for t, table in looks if ends in table and table[ends].state == "SYN-SENT"]
+        if one.state == "SYN-SENT" and held[-1] - held[0] >= APART_S:
+            return _unanswered_verdict(view, one, held[-1] - held[0])
+    return None
+
+
+def _unanswered_verdict(view: View, one: SocketSample, seconds: float) -> Diagnosis:
+    process = next((each for each in view.once(everyone).values() if each.pid == one.pid), None)
+    text = f"its attempt to reach {one.peer} from {one.local} has no answer for {format_duration(seconds)}"
+    return verdict(
+        view,
+        "blocked_peer",
+        "blocked_peer",
+        f"{name(view, process) if process else f'pid {one.pid}'} cannot reach its partner",
+        accuse=process,
+        note=f"connects to {one.peer}",
+        proofs=(Proof("coordination", "syn_sent", one.peer, text, seconds),),
+        next_looks=("is that address reachable, by the interface it uses?", "collective libraries take the interface from a variable"),
+    )
