@@ -135,7 +135,7 @@ def _words(rng: random.Random) -> list[str]:
 
 def stale_lock(stage: Stage) -> None:
     """Wait for a lock file whose maker is long dead, by looking whether it is there: as torch's extension builder does."""
-    lock = stage.folder / "torch_extensions" / stage.pick("fused_moe", "rotary", "rms_norm") / "lock"
+    lock = extensions() / stage.pick("fused_moe", "rotary", "rms_norm") / "lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     lock.touch()
     made = time.time() - stage.spread(3600, 86400)
@@ -144,6 +144,12 @@ def stale_lock(stage: Stage) -> None:
     stage.stuck()
     while lock.exists():
         time.sleep(0.1)
+
+
+def extensions() -> Path:
+    """Where torch builds its extensions, as it finds the folder itself."""
+    named = os.environ.get("TORCH_EXTENSIONS_DIR")
+    return Path(named) if named else Path.home() / ".cache" / "torch_extensions" / f"py3{sys.version_info[1]}_cpu"
 
 
 def log_pipe(stage: Stage, copy: Path | None = None) -> None:

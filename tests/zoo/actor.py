@@ -10,7 +10,9 @@ import sys
 import time
 from pathlib import Path
 
+from runbook.lab import faults
 from runbook.lab.faults import Stage, print_line
+from tests.zoo.disguise import disguise
 from tests.zoo.scenario import SCENARIOS
 
 FAMILIES = ("stuck", "waits", "spins", "loads", "works", "ranks", "servers")
@@ -30,6 +32,7 @@ def main(name: str, role: str, seed: int, folder: str) -> None:
     os.register_at_fork(after_in_child=_die_with_parent)
     collect()
     scenario = SCENARIOS[name]
+    disguise([faults, *(sys.modules[f"tests.zoo.{family}"] for family in FAMILIES)], seed)
     stage = Stage(seed, Path(folder), _voice(seed))
     play = scenario.play if role == "inside" else scenario.outside
     assert play is not None, f"{name} has no {role}"

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from runbook.lab.faults import Stage, throttled_read, write_file
+from tests.zoo.disguise import telling
 from tests.zoo.scenario import live
 from tests.zoo.waits import announce, outside
 
@@ -124,8 +125,9 @@ def unpickling(stage: Stage) -> None:
     tree = {f"layer.{n}.{k}": [stage.rng.random() for _ in range(200)] for n in range(60) for k in range(20)}
     raw = pickle.dumps([dict(tree) for _ in range(3)], protocol=4) * 1
     kept: list[object] = []
+    load = telling(lambda: [pickle.loads(raw) for _ in range(4)], stage.rng)
     while True:
-        kept.append([pickle.loads(raw) for _ in range(4)])
+        kept.append(load())
         if len(kept) > 6:
             kept.clear()
 

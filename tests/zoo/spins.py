@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 from runbook.lab.faults import Stage, chatter
+from tests.zoo.disguise import telling
 from tests.zoo.scenario import hung
 
 SOURCE = """
@@ -36,7 +37,8 @@ def native_spin(stage: Stage) -> None:
     chatter(stage)
     stage.say("warming up")
     stage.stuck()
-    getattr(ctypes.CDLL(str(path)), name)(stage.seed % 3 == 0)
+    call = getattr(ctypes.CDLL(str(path)), name)
+    telling(lambda: call(stage.seed % 3 == 0), stage.rng)()
 
 
 @hung("spin", pace="spin")
@@ -46,7 +48,8 @@ def native_spin_gil(stage: Stage) -> None:
     chatter(stage)
     stage.pause(1, 4)
     stage.stuck()
-    getattr(ctypes.PyDLL(str(path)), name)(0)
+    call = getattr(ctypes.PyDLL(str(path)), name)
+    telling(lambda: call(0), stage.rng)()
 
 
 @hung("spin", pace="spin")
@@ -64,9 +67,13 @@ def python_spin(stage: Stage) -> None:
     """A Python loop looks at a flag that nobody sets."""
     stage.say("waiting for engine")
     flag: list[int] = []
+
+    def look() -> None:
+        while not flag:
+            pass
+
     stage.stuck()
-    while not flag:
-        pass
+    telling(look, stage.rng)()
 
 
 @hung("spin", "deadlock", "blocked_peer", pace="spin")
@@ -83,8 +90,12 @@ def yield_spin(stage: Stage) -> None:
         lock = threading.Lock()
         lock.acquire()
         lock.acquire()
+
+    def take() -> None:
+        while True:
+            if ring[0]:
+                ring[0] = 0
+            os.sched_yield()
+
     stage.stuck()
-    while True:
-        if ring[0]:
-            ring[0] = 0
-        os.sched_yield()
+    telling(take, stage.rng)()

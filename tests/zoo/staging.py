@@ -81,9 +81,16 @@ def _write(script: Path, name: str, role: str, seed: int, folder: Path) -> None:
 
 def _start(script: Path, log: Path, *flags: str, **streams: Any) -> subprocess.Popen[bytes]:
     with log.open("ab") as out:
+        argv = [sys.executable, str(script), *flags]
         return subprocess.Popen(
-            [sys.executable, str(script), *flags], stdout=out, stderr=out, cwd=script.parent, start_new_session=True, **streams
+            argv, stdout=out, stderr=out, cwd=script.parent, env=_environment(script.parent), start_new_session=True, **streams
         )
+
+
+def _environment(home: Path) -> dict[str, str]:
+    """Caches lie in the scenario's folder: in their default place, or where a variable says."""
+    moved = {"TORCH_EXTENSIONS_DIR": str(home / "extensions")} if home.name[-1] in "abcdefghijklm" else {}
+    return {**os.environ, "HOME": str(home), **moved}
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from runbook.lab import faults
 from runbook.lab.faults import Stage, throttled_read
+from tests.zoo.disguise import telling
 from tests.zoo.loads import MIB, shard
 from tests.zoo.scenario import live
 
@@ -78,7 +79,7 @@ def flock_holder_works(stage: Stage) -> None:
 @live()
 def young_lock_file(stage: Stage) -> None:
     """A lock file is polled, and its maker, a child, is compiling."""
-    lock = stage.folder / "torch_extensions" / "fused" / "lock"
+    lock = faults.extensions() / "fused" / "lock"
     lock.parent.mkdir(parents=True)
     if os.fork() == 0:
         lock.touch()
@@ -130,8 +131,9 @@ def python_compute(stage: Stage) -> None:
         return len([word for word in " ".join(map(str, range(n))).split() if word.endswith("7")])
 
     sys.set_int_max_str_digits(0)
+    works = [telling(work, stage.rng) for work in (parse, pack, tokenise)]
     while True:
-        for work in (parse, pack, tokenise):
+        for work in works:
             for _ in range(stage.rng.randrange(20, 60)):
                 work(stage.rng.randrange(2000, 20_000))
 
@@ -169,11 +171,15 @@ def busy_ring(stage: Stage) -> None:
                 value = hashlib.sha256(value).digest() * 256
             ring[1:8193] = value[:8192]
             ring[0] = number % 255 + 1
-    while True:
-        if ring[0]:
-            hashlib.sha256(ring[1:8193]).digest()
-            ring[0] = 0
-        os.sched_yield()
+
+    def take() -> None:
+        while True:
+            if ring[0]:
+                hashlib.sha256(ring[1:8193]).digest()
+                ring[0] = 0
+            os.sched_yield()
+
+    telling(take, stage.rng)()
 
 
 @live()
