@@ -19,6 +19,7 @@ ONLY_MENTION = frozenset(
     " fish tcsh ksh ssh sshd scp rsync tmux screen git journalctl strace gdb py-spy top htop ps pgrep pkill sudo su".split()
 )
 """Programs whose argv may mention a server without being one."""
+LADDER = (Rung("TERM 15s"), Rung("KILL 10s"))
 PASSES = 3
 """Looks after the first ladder: a server may fork while it is being ended."""
 
@@ -57,7 +58,9 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = None
     step: Annotated[StepRef | None, Meta(description="the launch step whose process to end")] = None
     pid: Annotated[int | None, Meta(description="one process by pid")] = None
-    ladder: Annotated[tuple[Rung, ...], Meta(description="signals and how long each may take")] = (Rung("TERM 15s"), Rung("KILL 10s"))
+    ladder: Annotated[
+        tuple[Rung, ...], Meta(description="signals and how long each may take; left out: the profile's, else `[TERM 15s, KILL 10s]`")
+    ] = ()
     tree: Annotated[bool, Meta(description="also the descendants, the session that it leads and its run")] = True
     expect: Annotated[Literal["any", "some", "none"], Meta(description="some: nothing matched is a failure; none: a match is one")] = "any"
     allow_users: Annotated[list[str], Meta(description="users whose processes may be ended besides our own")] = []
@@ -82,7 +85,9 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def plan(self) -> list[str]:
         """One line for what would be ended."""
         named = f"the process of `{self.step}`" if self.step else f"pid {self.pid}" if self.pid else f"processes that match {self._words()}"
-        return [f"end {named} by {', then '.join(self.ladder)}; prove that they are gone"]
+        known = self.ladder or (() if self.step or any(match.profile for match in self.matches()) else LADDER)
+        by = ", then ".join(known) or "the ladder of its profile"
+        return [f"end {named} by {by}; prove that they are gone"]
 
     def _words(self) -> str:
         parts = []
@@ -112,8 +117,9 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 verdict="passed", reason=f"would end {len(targets)} processes", fields=_fields(targets, KillReport(), protected)
             )
         tell_keeper(host, ctx.run.id, self.step, targets)
-        with ctx.action("kill", targets=[_row(process) for process in targets], ladder=[str(rung) for rung in self.ladder]) as done:
-            targets, report = end(host, targets, self.ladder, ctx.run.id, self._run(ctx))
+        ladder = self._ladder(ctx)
+        with ctx.action("kill", targets=[_row(process) for process in targets], ladder=[str(rung) for rung in ladder]) as done:
+            targets, report = end(host, targets, ladder, ctx.run.id, self._run(ctx))
             done(gone=len(report.gone), left=list(report.left))
         if self.step is not None and not report.left:
             ctx.settle(f"launch:{self.step}:{host.name}", "stopped")
@@ -131,6 +137,15 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         spared = f", {len(protected)} protected and left alone" if protected else ""
         ended = f"{len(report.gone)} process{'' if len(report.gone) == 1 else 'es'} ended" if targets else "nothing to end"
         return StepResult(verdict="passed", reason=ended + spared, fields=fields)
+
+    def _ladder(self, ctx: StepContext) -> tuple[Rung, ...]:
+        """As the step says, else as the engine's profile does."""
+        if self.ladder:
+            return self.ladder
+        launched = ctx.launched(self.step) if self.step is not None else None
+        named = next((match.profile for match in self.matches() if match.profile), None)
+        profile = launched.profile if launched else ctx.profile(named) if named else None
+        return tuple(map(Rung.parse, profile.processes.ladder)) if profile else LADDER
 
     def _run(self, ctx: StepContext) -> str:
         return ctx.run.id if self.step is not None else ""

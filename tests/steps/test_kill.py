@@ -124,6 +124,13 @@ def test_renamed_workers_of_a_profile_are_found_by_their_title(ctx):
         assert [row["pid"] for row in result.fields["gone"]] == [child.pid]
 
 
+def test_without_a_ladder_the_profile_says_how_to_end_it(ctx):
+    ctx.profiles["engine"] = Profile(profile="engine", processes=Processes(main=r"needle-7d8e", ladder=("INT 200ms", "KILL 5s")))
+    with python(STUBBORN.replace("15", "2"), "needle-7d8e") as child:
+        result = ctx.do(Kill(match=Match(profile="engine")))
+        assert [row["pid"] for row in result.fields["gone"]] == [child.pid] and child.wait(5) == -9
+
+
 # pure ------------------------------------------------------------------------------------------------------------
 
 
@@ -174,7 +181,11 @@ def test_a_match_that_would_match_everything_is_a_mistake():
 
 
 def test_the_plan_says_what_would_be_ended():
-    assert re.search(r"profile sglang.*TERM 15s.*KILL 10s", Kill(match=Match(profile="sglang")).plan()[0])
+    assert re.search(
+        r"profile sglang.*TERM 9s.*KILL 10s", Kill(match=Match(profile="sglang"), ladder=(Rung("TERM 9s"), Rung("KILL 10s"))).plan()[0]
+    )
+    assert "by the ladder of its profile" in Kill(match=Match(profile="sglang")).plan()[0]
+    assert "by TERM 15s, then KILL 10s" in Kill(match=Match(port=8000)).plan()[0]
 
 
 def test_a_process_is_its_pid_and_its_start(ctx):
