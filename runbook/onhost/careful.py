@@ -1,16 +1,15 @@
 """Reads that can block for ever: memory maps of a process stuck in the kernel, files of a server that no longer answers.
 
-Each runs on a thread of its own and is waited for; one that does not come back is remembered, so that the same read is not begun again
-before it has: a stuck look costs one thread, however often it is asked for.
+Each runs on a thread beside and is waited for; one that does not come back is remembered, so that the same read is not begun again before
+it has: a stuck look costs one thread, however often it is asked for.
 """
 
+import queue
 import threading
 import time
-from typing import Any, Callable, Dict, Hashable, List, Tuple
+from typing import Any, Callable, Dict, Hashable, List
 
 LIMIT_S = 0.5
-_stuck: Dict[Hashable, Tuple[threading.Thread, float]] = {}
-_lock = threading.Lock()
 
 
 class Stuck(Exception):
@@ -21,31 +20,57 @@ class Stuck(Exception):
         self.seconds = seconds
 
 
+class _Errand:
+    def __init__(self, action: Callable[[], Any]) -> None:
+        self.action = action
+        self.began = time.monotonic()
+        self.over = threading.Event()
+        self.value: Any = None
+        self.problem: Any = None
+
+    def run(self) -> None:
+        try:
+            self.value = self.action()
+        except Exception as problem:  # handed to whoever waits
+            self.problem = problem
+        self.over.set()
+
+
+class _Runner:
+    """A thread that runs one errand after another; given up for good when one does not come back in time."""
+
+    def __init__(self) -> None:
+        self.errands: "queue.SimpleQueue[_Errand]" = queue.SimpleQueue()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            errand = self.errands.get()
+            errand.run()
+            _idle.append(self)
+
+
+_idle: List[_Runner] = []
+_stuck: Dict[Hashable, _Errand] = {}
+
+
 def read(key: Hashable, action: Callable[[], Any], limit_s: float = LIMIT_S) -> Any:
     """`action()`, or what it raises. Raises Stuck when it takes longer, or when the one before under this key still runs."""
-    began = time.monotonic()
-    with _lock:
-        before = _stuck.get(key)
-        if before is not None and before[0].is_alive():
-            raise Stuck(began - before[1])
-        _stuck.pop(key, None)
-        box: List[Any] = []
-        thread = threading.Thread(target=_run, args=(action, box), daemon=True)
-        _stuck[key] = (thread, began)
-        thread.start()
-    thread.join(limit_s)
-    if thread.is_alive():
-        raise Stuck(time.monotonic() - began)
-    with _lock:
-        _stuck.pop(key, None)
-    value, problem = box[0]
-    if problem is not None:
-        raise problem
-    return value
+    before = _stuck.get(key)
+    if before is not None and not before.over.is_set():
+        raise Stuck(time.monotonic() - before.began)
+    errand = _stuck[key] = _Errand(action)
+    _runner().errands.put(errand)
+    if not errand.over.wait(limit_s):
+        raise Stuck(time.monotonic() - errand.began)
+    _stuck.pop(key, None)
+    if errand.problem is not None:
+        raise errand.problem
+    return errand.value
 
 
-def _run(action: Callable[[], Any], box: List[Any]) -> None:
+def _runner() -> _Runner:
     try:
-        box.append((action(), None))
-    except Exception as problem:  # handed to whoever waits
-        box.append((None, problem))
+        return _idle.pop()
+    except IndexError:
+        return _Runner()

@@ -1,17 +1,35 @@
-"""Resident bytes of a process's mapped weight files: what a loader that maps its shards has read, to the page."""
+"""Resident bytes of a process's mapped weight files: what a loader that maps its shards has read, to the page.
 
+Linux 6.7 and later count the pages of just these mappings (the PAGEMAP_SCAN request of /proc/PID/pagemap); before that there is only
+smaps, which walks all that the process has. Both take the longer the more is resident, so a look rests in proportion to its cost.
+"""
+
+import array
+import fcntl
+import os
 import re
+import struct
 import time
-from typing import Any, Dict, Hashable, Optional
+from typing import Any, Dict, Hashable, List, Optional, Tuple
 
 from .rights import read_file
 from .sources import absent, blind, seen
 
 MOST_MAPS = 16 << 20
 MOST_SMAPS = 64 << 20
-REST = 50  # so many times as long as smaps took it is left alone: it walks the page tables of all that is resident
-_WEIGHTS = re.compile(rb"^[0-9a-f]+-[0-9a-f]+ .*\.(?:safetensors|gguf|bin|pt)(?: \(deleted\))?$", re.MULTILINE)
+REST = 50  # so many times as long as a look took, none is made
+MAPS_S = 30.0  # how long mappings are believed to be the same while the size of all of them is
+LIMIT_S = 0.4
+_WEIGHTS = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) .*\.(?:safetensors|gguf|bin|pt)(?: \(deleted\))?$", re.MULTILINE)
 _RSS = re.compile(rb"^Rss:\s+(\d+) kB", re.MULTILINE)
+_PAGEMAP_SCAN = 0xC0606610  # linux/fs.h
+_SCAN = struct.Struct("=12Q")  # struct pm_scan_arg; its fifth field says where the walk ended
+_PRESENT = 8
+_REGIONS = 1024  # of 24 bytes: start, end, categories
+
+
+class Unsupported(Exception):
+    """This kernel cannot count the pages of a range."""
 
 
 class Weights:
@@ -22,24 +40,66 @@ class Weights:
         self._state: Optional[Hashable] = None
         self._found: Dict[str, Any] = {}
         self._free_at = float("-inf")
+        self._ranges: List[Tuple[int, int]] = []
+        self._size, self._mapped_at = -1, float("-inf")
+        self._counts_ranges = True
 
-    def read(self, state: Hashable) -> Dict[str, Any]:
+    def read(self, faults: int, size: int, resident: int) -> Dict[str, Any]:
         """Seen bytes, Absent without such a mapping. Raises OSError; can block while somebody holds the process's memory lock.
 
-        `state`: what cannot stay the same when a page of a file is mapped or unmapped; while it does, the last reading stands.
+        Page faults, size of all mappings, resident bytes of mapped files: while none of them moves, no page of a file was mapped.
         """
+        state = (faults, size, resident)
         if state == self._state:
             return self._found
-        if time.monotonic() < self._free_at:
+        began = time.monotonic()
+        if began < self._free_at:
             return blind("not sampled")
-        if not _WEIGHTS.search(read_file("/proc/%d/maps" % self._pid, MOST_MAPS)):
-            found = absent()
-        else:
-            began = time.monotonic()
-            found = seen(weight_rss(read_file("/proc/%d/smaps" % self._pid, MOST_SMAPS)))
-            self._free_at = time.monotonic() + REST * (time.monotonic() - began)
-        self._state, self._found = state, found
-        return found
+        if size != self._size or began - self._mapped_at > MAPS_S:
+            maps = read_file("/proc/%d/maps" % self._pid, MOST_MAPS)
+            self._ranges = [(int(one.group(1), 16), int(one.group(2), 16)) for one in _WEIGHTS.finditer(maps)]
+            self._size, self._mapped_at = size, began
+        self._found = self._count() if self._ranges else absent()
+        self._state = state
+        self._free_at = time.monotonic() + REST * (time.monotonic() - began)
+        return self._found
+
+    def _count(self) -> Dict[str, Any]:
+        if self._counts_ranges:
+            try:
+                return seen(resident_bytes(self._pid, self._ranges))
+            except Unsupported:
+                self._counts_ranges = False
+        return seen(weight_rss(read_file("/proc/%d/smaps" % self._pid, MOST_SMAPS)))
+
+
+def resident_bytes(pid: int, ranges: List[Tuple[int, int]]) -> int:
+    """Bytes of these address ranges that are in memory. Raises Unsupported, OSError, TimeoutError when it takes too long."""
+    deadline = time.monotonic() + LIMIT_S
+    regions = array.array("Q", bytes(24 * _REGIONS))
+    total = 0
+    fd = os.open("/proc/%d/pagemap" % pid, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        for begin, end in ranges:
+            while begin < end:
+                asked = bytearray(_SCAN.pack(_SCAN.size, 0, begin, end, 0, regions.buffer_info()[0], _REGIONS, 0, 0, _PRESENT, 0, _PRESENT))
+                count = _scan(fd, asked)
+                total += sum(regions[1 : 3 * count : 3]) - sum(regions[0 : 3 * count : 3])
+                begin = max(_SCAN.unpack(asked)[4], begin + 1)
+                if time.monotonic() > deadline:
+                    raise TimeoutError(110, "its mapped pages were not counted in %.1f s" % LIMIT_S)
+    finally:
+        os.close(fd)
+    return total
+
+
+def _scan(fd: int, asked: bytearray) -> int:
+    try:
+        return fcntl.ioctl(fd, _PAGEMAP_SCAN, asked)
+    except OSError as problem:
+        if problem.errno in (22, 25):  # EINVAL, ENOTTY
+            raise Unsupported from problem
+        raise
 
 
 def weight_rss(smaps: bytes) -> int:

@@ -110,9 +110,9 @@ class ProcessEye:
         problem = rights.refusal(stat, "maps")
         if problem is not None or stat.state in "ZX":
             return problem or absent("a zombie has none")
-        state = (stat.faults, memory.get("VmSize", 0), memory.get("RssFile", 0))
+        state = stat.faults, memory.get("VmSize", 0), memory.get("RssFile", 0)
         try:
-            self._raw, found = careful.read(("maps", stat.pid), lambda: (procs.cmdline(stat.pid), self._weights.read(state)))
+            self._raw, found = careful.read(("maps", stat.pid), lambda: (procs.cmdline(stat.pid), self._weights.read(*state)))
             return found
         except (OSError, careful.Stuck) as error:
             return rights.explain(stat, "maps", error)

@@ -113,9 +113,14 @@ def process_table() -> Dict[int, Stat]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             stat = read_stat(int(name))
-            if stat is not None and not stat.flags & _KERNEL_THREAD:
+            if stat is not None and not is_kernel_thread(stat):
                 table[stat.pid] = stat
     return table
+
+
+def is_kernel_thread(stat: Stat) -> bool:
+    """Whether it is one of the kernel's own."""
+    return bool(stat.flags & _KERNEL_THREAD)
 
 
 def descendants(pid: int, table: Optional[Dict[int, Stat]] = None) -> Set[int]:

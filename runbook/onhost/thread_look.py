@@ -11,14 +11,16 @@ from typing import Any, Dict, List, Optional
 from . import procs
 
 MOST_THREADS = 2000  # of one process
+RESERVE = 256  # descriptors for everything else that the helper does
 Row = Dict[str, Any]
 
 
 class Room:
-    """How many descriptors may stay open: half of what this process may have."""
+    """How many descriptors may stay open: what this process may have, but for RESERVE."""
 
     def __init__(self) -> None:
-        self.left = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 if resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 0 else 512
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self.left = max(0, most - RESERVE) if most != resource.RLIM_INFINITY else 1 << 16
 
 
 class _Thread:

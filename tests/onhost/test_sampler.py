@@ -92,10 +92,10 @@ def test_mapped_weights_count_resident_bytes_only(tmp_path):
     with open(file, "rb") as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         mapped.madvise(mmap.MADV_RANDOM)
         weights = mapped_files.Weights(os.getpid())
-        before = weights.read(0)["value"]
+        before = weights.read(0, 0, 0)["value"]
         assert before < 4 << 20
         sum(mapped[at] for at in range(0, len(mapped), mmap.PAGESIZE))
-        assert until(lambda: (lambda found: found if found["type"] == "seen" else None)(weights.read(1))) == {
+        assert until(lambda: (lambda found: found if found["type"] == "seen" else None)(weights.read(1, 0, 0))) == {
             "type": "seen",
             "value": 4 << 20,
         }
