@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
+
+from runbook.engine.journal import JournalError
 from runbook.engine.runtime import Runtime
-from runbook.hosts.base import HostError
+from runbook.hosts.base import Cancelled, HostError
 from runbook.model.event import EvidenceSaved, StepEnded
 from runbook.model.playbook import StepNode
 from runbook.steps.base import Launched
@@ -36,10 +39,17 @@ def preserve(runtime: Runtime, node: StepNode, end: StepEnded, prefix: str) -> N
     try:
         host = runtime.host(end.host)
         with runtime.action(node.id, end.host, "collect", {"server": launched.step}) as done:
-            bundle = take(host, launched, runtime.options.run, save)
-            done(items=bundle.summary())
+            done(items=take(host, launched, runtime.options.run, save).summary())
+    except Cancelled:
+        return  # interrupted: cleanup does not wait for evidence
     except HostError as problem:
         runtime.find("no_evidence", f"the evidence of `{launched.step}` could not be taken: {problem.summary}", node.id)
+    except JournalError:
+        raise
+    except Exception:  # a bug of ours: it must not cost the run its rescue and its cleanup
+        path = runtime.journal.save(f"{node.id}/{prefix}traceback.txt", traceback.format_exc().encode())
+        last = traceback.format_exc().strip().splitlines()[-1]
+        runtime.find("no_evidence", f"a bug in runbook kept the evidence of `{launched.step}` from being taken: {last} ({path})", node.id)
 
 
 def _watched(runtime: Runtime, node: StepNode, end: StepEnded) -> Launched | None:

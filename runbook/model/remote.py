@@ -244,6 +244,8 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     suspend_for_s: float = 7200.0
     kind: str = "launch"
     """launch, or run for a long `run` step."""
+    dumps: str = "off"
+    """off, auto (no core files) or full (also what lets its stacks and collectives be read)."""
 
 
 class LaunchState(msgspec.Struct, frozen=True, kw_only=True):
@@ -267,6 +269,8 @@ class LaunchState(msgspec.Struct, frozen=True, kw_only=True):
     max_rss: int | None = None
     stopped_by: str | None = None
     """What ended it when it was us: kill, expiry, undo."""
+    dump_env: dict[str, str] = {}
+    """Variables that `dumps: full` added on the host."""
 
 
 class UndoRecord(msgspec.Struct, frozen=True, kw_only=True):

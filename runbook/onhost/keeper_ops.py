@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import boot, keeper_link, patches, procs, tree
+from . import boot, dumps, keeper_link, patches, procs, tree
 from .errors import OpError
 from .runfolder import RunFolder, checked_name, locked, read_json, remove_if_empty, write_json
 from .spawn import checked_cwd
@@ -17,7 +17,7 @@ END_S = 5.0
 RECORD_S = 1.0  # from a child's death to its record, when the keeper lives
 IDLE_S = 600.0
 _SHOWN = ("id", "pid", "start", "sid", "log", "log_inode", "log_offset", "argv", "cwd", "interpreter", "started", "ended", "exit", "signal")
-_MORE = ("oom_killed", "oom_source", "max_rss", "stopped_by", "exit_unknown", "at_end")
+_MORE = ("oom_killed", "oom_source", "max_rss", "stopped_by", "exit_unknown", "at_end", "dump_env")
 
 Reply = Tuple[Dict[str, Any], bytes]
 
@@ -155,6 +155,9 @@ def launch(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
     }
     env = {**procs.own_environ(), "RUNBOOK_RUN": folder.run, "RUNBOOK_LAUNCH": args["id"], **(args.get("env") or {})}
     ensure(folder)
+    spec["no_core"] = args.get("dumps", "off") != "off"
+    spec["dump_env"] = dumps.prepare(os.path.join(folder.path, "dumps", args["id"]), env) if args.get("dumps") == "full" else {}
+    env.update(spec["dump_env"])
     return _view(keeper_link.ask(folder, {"op": "launch", "spec": spec, "env": env}), True), b""
 
 

@@ -12,7 +12,7 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional, Set
 
-from . import oom, procs
+from . import dumps, oom, procs
 from .errors import OpError, from_os_error
 from .ladder import signal_name
 from .ring import Ring
@@ -58,6 +58,8 @@ def start(folder: RunFolder, spec: Dict[str, Any], env: Dict[str, str]) -> "Laun
         raise _start_error(error, argv, env) from error
     finally:
         os.close(fd)
+    if spec.get("no_core"):
+        dumps.forbid_core(process.pid)
     process.returncode = 0  # the keeper's own wait4 collects it: keep subprocess from doing so
     record = {
         "id": spec["id"],
@@ -76,6 +78,7 @@ def start(folder: RunFolder, spec: Dict[str, Any], env: Dict[str, str]) -> "Laun
         "at_end": spec["at_end"],
         "ladder": list(spec["ladder"]),
         "suspend_for_s": spec["suspend_for_s"],
+        "dump_env": spec.get("dump_env", {}),
     }
     launch = Launch(folder, record)
     launch.save()

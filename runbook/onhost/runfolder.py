@@ -105,6 +105,7 @@ def remove_if_empty(state_dir: str) -> None:
         except OSError:
             return  # another run lives there
         os.unlink(undo_lock(state_dir))
+        shutil.rmtree(os.path.join(state_dir, "bin"), ignore_errors=True)  # tools that the controller sent for looking closer
         try:
             os.rmdir(state_dir)
         except OSError:

@@ -1,7 +1,8 @@
-"""Stacks of the processes that are asked for, side by side, bounded in all; no process is paused and none gets a signal.
+"""Stacks of the processes that are asked for, side by side, bounded in all; no process is paused.
 
-py-spy where it is there, may read, and the process is no D state (a reader of its memory could wait with it); else each thread's
-kernel wait channel, which needs no right but that of seeing the process as its own user. `note` then says why nothing better.
+py-spy where it is there, may read, and no thread is in D state (a reader of its memory could wait with it); else the fault handler, only
+where a launch with `dumps: full` armed it and the process still catches its signal; else each thread's kernel wait channel, which needs
+no right but that of its own user. `note` then says why nothing better.
 """
 
 import functools
@@ -11,7 +12,7 @@ import time
 import zlib
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
-from . import files, procs, py_spy
+from . import fault_stacks, files, procs, py_spy
 from .errors import OpError
 from .sources import absent, blind, seen
 from .together import together
@@ -95,6 +96,9 @@ def _look(ctx: Any, target: Target, deadline: float) -> Look:
         if isinstance(found, list) and procs.same(target.pid, target.start):
             return Look([_row(target, "py-spy", **thread) for thread in found])
         note = found if isinstance(found, str) else "it ended while it was looked at"
+        printed = fault_stacks.dump(target.pid, target.start, max(SETTLE_S, deadline - time.monotonic()))
+        if isinstance(printed, list):
+            return Look([_row(target, "faulthandler", **thread) for thread in printed])
     rows = wait_channels(target, note)
     return (
         Look(rows, wants=wants)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from runbook.hosts.base import Host, HostError, Taken
+from runbook.hosts.base import Host, Taken
 from runbook.model.units import format_size
 from runbook.steps.base import Launched
 
@@ -31,7 +31,7 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True):
     def summary(self) -> str:
         """One line: how much there is, and what could not be had; what is simply not there is not a loss."""
         taken = sum(row["status"] == "taken" for row in self.index)
-        size = format_size(sum(row["bytes"] for row in self.files))
+        size = format_size(sum(row["bytes"] for row in self.files if row["item"] != "index"))
         lost = [row["item"] for row in self.index if row["status"] not in ("taken", "absent")]
         return f"{taken} of {len(self.index)} items, {size}" + (f"; not taken: {', '.join(lost)}" if lost else "")
 
@@ -77,8 +77,3 @@ def write(taken: Taken, save: Save, prefix: str, about: dict[str, Any]) -> Bundl
     bundle = Bundle(files=files, index=index)
     path = save(prefix + "index.json", document + b"\n", f"evidence bundle: {bundle.summary()}")
     return Bundle(files=[*files, {"item": "index", "file": path, "bytes": len(document) + 1}], index=index)
-
-
-def failure(problem: HostError) -> str:
-    """Why there is no bundle, in one sentence."""
-    return problem.summary + (f"; {problem.hint}" if problem.hint else "")

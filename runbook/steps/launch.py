@@ -69,7 +69,10 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     port: Annotated[int | None, Meta(description="read from the command when left out")] = None
     ranks: Annotated[int | None, Meta(description="ranks to expect")] = None
     at_end: Annotated[Literal["stop", "keep"], Meta(description="what becomes of it when the run ends")] = "stop"
-    dumps: Annotated[Literal["auto", "off"], Meta(description="auto: PYTHONFAULTHANDLER=1, so that ABRT prints its threads")] = "auto"
+    dumps: Annotated[
+        Literal["auto", "off", "full"],
+        Meta(description="auto: no core file and PYTHONFAULTHANDLER=1, so that ABRT prints its threads; full: also stacks and collectives"),
+    ] = "auto"
     settle: Annotated[Duration, Meta(description="how long it must live before the step passes")] = Duration(1)
 
     def argv(self) -> tuple[str, ...]:
@@ -146,6 +149,7 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
             log="" if self.log == "auto" else self.log,
             at_end=self.at_end,
             suspend_for_s=run.suspend_for_s,
+            dumps=self.dumps,
         )
         ctx.owe(f"keeper:{host.name}", "keeper")
         host.ensure_keeper(run.id, run.suspend_for_s)
@@ -161,15 +165,26 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 kind="config",
                 reason=f"could not be started: {problem.summary}" + (f"; {problem.hint}" if problem.hint else ""),
             )
+        if state.dump_env:
+            ctx.find(
+                "dumps_full", f"`{ctx.step}` is not launched as without runbook: `dumps: full` added {', '.join(sorted(state.dump_env))}"
+            )
         launched = Launched(
-            step=ctx.step, host=host.name, state=state, profile=profile, port=port, env=env, prelude=self.prelude, ranks=self.ranks
+            step=ctx.step,
+            host=host.name,
+            state=state,
+            profile=profile,
+            port=port,
+            env={**env, **state.dump_env},
+            prelude=self.prelude,
+            ranks=self.ranks,
         )
         ctx.keep(launched)
         ctx.watch_log(state.log)
         return launched
 
     def _dump_env(self) -> dict[str, str]:
-        return {"PYTHONUNBUFFERED": "1", **({"PYTHONFAULTHANDLER": "1"} if self.dumps == "auto" else {})}
+        return {"PYTHONUNBUFFERED": "1", **({"PYTHONFAULTHANDLER": "1"} if self.dumps != "off" else {})}
 
     def _versions(self, ctx: StepContext, launched: Launched) -> Any:
         program = launched.state.argv[0] if launched.state.argv else ""
