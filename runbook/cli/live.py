@@ -1,10 +1,14 @@
-"""Shows a run while it happens: a live terminal, or plain lines with a heartbeat at least every 30 s. All on stderr."""
+"""Shows a run while it happens: a live terminal, or plain lines with a heartbeat at least every 30 s.
+
+On stderr; on stdout for who only follows it.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
+from collections.abc import Mapping
 from typing import Protocol
 
 import click
@@ -12,6 +16,7 @@ import click
 from runbook.model.clock import Clock
 from runbook.model.event import AnyEvent, RunEnded, RunSuspended
 from runbook.render.actions import GroupedLines
+from runbook.render.gitlab_log import SectionLines
 from runbook.render.lines import Lines
 
 HEARTBEAT_S = 25.0
@@ -34,13 +39,21 @@ class Follower(Protocol):
         ...
 
 
-def follower(clock: Clock, quiet: bool) -> Follower:
-    """The right follower for this stderr."""
+def follower(clock: Clock, quiet: bool, *, err: bool = True) -> Follower:
+    """The right follower for this stderr, or stdout."""
     if quiet:
         return Silent()
-    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI"):
-        return LiveFollower(clock)
-    return PlainFollower(clock, GroupedLines() if os.environ.get("GITHUB_ACTIONS") == "true" else None)
+    stream = sys.stderr if err else sys.stdout
+    if stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI"):
+        return LiveFollower(clock, err=err)
+    return PlainFollower(clock, ci_lines(os.environ), err=err)
+
+
+def ci_lines(environ: Mapping[str, str]) -> Lines:
+    """Lines with the log groups of the CI that runs us."""
+    if environ.get("GITHUB_ACTIONS") == "true":
+        return GroupedLines()
+    return SectionLines() if environ.get("GITLAB_CI") == "true" else Lines()
 
 
 class Silent:
@@ -89,9 +102,10 @@ class _Ticking:
 class PlainFollower(_Ticking):
     """One line an event; a heartbeat when nothing was printed for 25 s."""
 
-    def __init__(self, clock: Clock, lines: Lines | None = None) -> None:
+    def __init__(self, clock: Clock, lines: Lines | None = None, *, err: bool = True) -> None:
         super().__init__(clock)
         self._lines = lines or Lines()
+        self._err = err
         self._spoke = clock.monotonic()
 
     def __enter__(self) -> PlainFollower:
@@ -113,7 +127,7 @@ class PlainFollower(_Ticking):
             self._print(self._lines.heartbeat(self.clock.now()))
 
     def _print(self, line: str) -> None:
-        click.echo(line, err=True)
+        click.echo(line, err=self._err, color=True)  # the only escapes in a line are a CI's own
         self._spoke = self.clock.monotonic()
 
 
@@ -122,12 +136,12 @@ class LiveFollower(_Ticking):
 
     every_s = REFRESH_S
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, err: bool = True) -> None:
         from runbook.render.terminal import Terminal  # rich costs 70 ms
 
         super().__init__(clock)
         colour = not os.environ.get("NO_COLOR") and os.environ.get("FORCE_COLOR") != "0"
-        self._terminal = Terminal(sys.stderr, colour=colour)
+        self._terminal = Terminal(sys.stderr if err else sys.stdout, colour=colour)
         self._over = False
 
     def __enter__(self) -> LiveFollower:

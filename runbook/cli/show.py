@@ -35,9 +35,14 @@ STALE = {
 @click.option(
     "--explain", "explained", is_flag=True, help="Explain the verdict in plain words: what it rests on, how sure it is, what to do."
 )
-def command(run: str, as_json: bool, as_markdown: bool, explained: bool) -> int:
+@click.option("-f", "--follow", "following", is_flag=True, help="Go on showing until the run ends; Ctrl-C leaves it alone.")
+def command(run: str, as_json: bool, as_markdown: bool, explained: bool, following: bool) -> int:
     """Show RUN (an id, its beginning, `last`, a folder, or an events.jsonl)."""
     folder, file = find(run)
+    if following:
+        if as_json or as_markdown or explained:
+            raise click.UsageError("--follow shows the events as they come: it goes with none of --json, --md and --explain")
+        return _follow(folder, file)
     try:
         events = load_recording(folder, file)
     except JournalError as problem:
@@ -58,6 +63,14 @@ def command(run: str, as_json: bool, as_markdown: bool, explained: bool) -> int:
             for row in read_posts(folder):
                 click.echo(line(row))
         click.echo(f"\nfolder: {folder}")
+    return EXIT_CODES["passed"]
+
+
+def _follow(folder: Path, file: str) -> int:
+    from runbook.cli.follow import follow
+
+    if stale := follow(folder, file, SystemClock()):
+        click.echo(f"{STALE[stale]}; `runbook cancel {folder.name}` makes sure and ends the run")
     return EXIT_CODES["passed"]
 
 

@@ -123,5 +123,7 @@ def test_a_narrow_terminal_gets_narrow_lines_and_colour_only_when_wanted(run):
     assert "\x1b[" in text and "hung" in text
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).split("folder:")[0]
     assert max(len(line) for line in plain.replace("\r", "").splitlines()) <= 50
+    followed = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", on_a_terminal("show", "--follow", columns=40, CI=""))
+    assert "hung" in followed and max(len(line) for line in followed.replace("\r", "\n").splitlines()) <= 40
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", on_a_terminal("show", columns=50, NO_COLOR="1")), "a colour in spite of NO_COLOR"
     assert "\x1b" not in on_a_terminal("show", columns=50, TERM="dumb")
