@@ -65,11 +65,11 @@ class Attach(Step, frozen=True, kw_only=True, forbid_unknown_fields=True, rename
     def run(self, ctx: StepContext) -> StepResult:
         """Find it, and remember it."""
         survey = Survey(ctx.host, ctx.known_profiles())
-        found = self._found(ctx.host, survey)
-        if len(found) != 1:
-            return StepResult(verdict="failed", reason=self._unclear(found, survey))
-        server = found[0]
         try:
+            found = self._found(ctx.host, survey)
+            if len(found) != 1:
+                return StepResult(verdict="failed", reason=self._unclear(found, survey))
+            server = found[0]
             launched = self._attached(ctx, server)
         except RemoteError as problem:
             return StepResult(verdict="failed", reason=f"{problem.summary}; {problem.hint}" if problem.hint else problem.summary)
