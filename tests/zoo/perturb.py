@@ -13,7 +13,7 @@ from runbook.diagnose.judge import judge
 from runbook.diagnose.thin import carry_log
 from runbook.engine.memory import Memory
 from runbook.engine.recording import load_recording
-from runbook.engine.replay import judge_again, waits
+from runbook.engine.replay import waits
 from runbook.model.profile import Profile
 from runbook.model.sample import Blind, ProcessSample, Question, Sample, Seen
 from runbook.model.verdict import Diagnosis
@@ -40,15 +40,17 @@ def rejudge(folder: Path, names: Sequence[str], seeds: Sequence[int], times: int
 
 
 def _again(record: Path, name: str, seed: int, variant: int) -> Outcome:
+    """Variant 0 is the recording as it is, by the rules of today: what they say, and when they would first have said it."""
     (wait,) = waits(load_recording(record.parent, record.name))
-    truth = msgspec.json.decode(record.with_suffix(".truth.json").read_bytes())
-    if variant == 0:
-        again = judge_again(wait)
-        answer, text = again.diagnosis, "recorded" if again.same is not False else "recorded, but judged otherwise now"
-    else:
-        samples, text = perturbed(wait.samples, random.Random(f"{name} {seed} {variant}"))
-        answer = replay(samples, wait.profile, wait.question, ends_of(SCENARIOS[name]))
-    return compare(SCENARIOS[name], seed, answer, truth["culprit"], str(record), f"{variant}: {text}")
+    scenario, truth = SCENARIOS[name], msgspec.json.decode(record.with_suffix(".truth.json").read_bytes())
+    samples, text = wait.samples, "as recorded"
+    if variant:
+        samples, text = perturbed(samples, random.Random(f"{name} {seed} {variant}"))
+    answer, t = replay(samples, wait.profile, wait.question, ends_of(scenario), EVERY if variant else 1)
+    outcome = compare(scenario, seed, answer, truth["culprit"], str(record), f"{variant}: {text}")
+    if variant or truth["stuck"] is None or answer.verdict != scenario.right:
+        return outcome
+    return msgspec.structs.replace(outcome, after_s=t - max(truth["stuck"], truth["began"]))
 
 
 def perturbed(samples: list[Sample], rng: random.Random) -> tuple[list[Sample], str]:
@@ -88,14 +90,14 @@ def _hide(sample: Sample, source: str) -> Sample:
     return msgspec.structs.replace(sample, processes=Seen(processes))
 
 
-def replay(samples: Sequence[Sample], profile: Profile, question: Question, ends: frozenset[str]) -> Diagnosis:
-    """What the wait would have ended with: the first verdict among `ends`, else the one at the end of its box."""
+def replay(samples: Sequence[Sample], profile: Profile, question: Question, ends: frozenset[str], every: int) -> tuple[Diagnosis, float]:
+    """What the wait would have ended with and when: the first verdict among `ends`, else the one at the end of its box."""
     memory = Memory()
     for number, sample in enumerate(samples):
         memory.add(sample)
         last = number == len(samples) - 1
-        if last or number % EVERY == 0:
+        if last or number % every == 0:
             answer = judge(memory.view(), profile, msgspec.structs.replace(question, final=last), sample.t)
             if answer is not None and (last or answer.verdict in ends):
-                return answer
+                return answer, sample.t
     raise AssertionError("the recording has no sample")

@@ -33,11 +33,14 @@ def main(argv: list[str] | None = None) -> int:
             played = list(pool.map(lambda job: _one(*job, args), todo))
         done = [one for one in played if one is not None]
         failed = len(played) - len(done)
-    if args.perturb:
+    if args.perturb or args.again:
         from tests.zoo.perturb import rejudge
 
         done += rejudge(args.out, [scenario.name for scenario in chosen], args.seeds, args.perturb)
-    for title, part in (("in real time", [one for one in done if not one.variant]), ("judged again", [one for one in done if one.variant])):
+    for title, part in (
+        ("in real time", [one for one in done if not one.variant]),
+        ("judged again, from recordings", [one for one in done if one.variant]),
+    ):
         if part:
             sys.stdout.write(f"{title}\n\n{table(part)}\n\n")
     if args.json:
