@@ -19,13 +19,17 @@ from runbook.diagnose.stall import stall
 from runbook.diagnose.view import View
 from runbook.model.sample import Blind, PipeSample, ProcessSample, Seen, SocketSample
 
+SPIN_LOOKS = 4
 IDLE_FAULTS_PER_S = 20.0
 """Page faults of a thread that only waits. One that computes takes and gives back memory, as a rule."""
 
 
 class Unseen(NamedTuple):
-    """Where somebody could work unseen. `kind`: stranger (a partner elsewhere), nowhere (an unknown wait), unread (a source of progress),
-    idle (it may be a server that nobody asks), sleeper or poller (a thread or process that comes back now and then)."""
+    """Where somebody could work unseen.
+
+    `kind`: stranger (a partner elsewhere), nowhere (an unknown wait), unread (a source of progress), idle (it may be a server that nobody
+    asks), device (a GPU that may compute), sleeper or poller (a thread or process that comes back now and then).
+    """
 
     kind: str
     text: str
@@ -37,15 +41,22 @@ def actors(view: View) -> tuple[str, ...]:
 
 
 def waits_spinning(run: Run, place: Place) -> bool:
-    """Burns a core at one and the same place whose name says that it waits, and takes no memory: it looks at a flag."""
+    """Burns a core at one and the same place whose name says that it waits, and takes no memory: it looks at a flag.
+
+    Collectives wait so by design; any other function may bear such a name and compute, so more looks have to agree.
+    """
     quiet = run.faults is None or run.faults < IDLE_FAULTS_PER_S
-    return run.demand >= SPINS and place.blocked and place.source != "wchan" and quiet
+    enough = place.looks >= (2 if place.kind == "collective" else SPIN_LOOKS)
+    return run.demand >= SPINS and place.blocked and place.source != "wchan" and quiet and enough
 
 
 def _workers(view: View) -> Iterator[str]:
     table = view.once(places)
-    for run in view.once(execution).runs:
-        if run.demand >= WORKS and not waits_spinning(run, table.get(run.key, NOWHERE)):
+    busy = [run for run in view.once(execution).runs if run.demand >= WORKS]
+    spinning = [run for run in busy if waits_spinning(run, table.get(run.key, NOWHERE))]
+    together = len(spinning) > 1 and not all(table.get(run.key, NOWHERE).kind == "collective" for run in spinning)
+    for run in busy:  # of two that spin one may feed the other
+        if run not in spinning or together:
             yield f"{name(view, run.process)} uses {run.demand:.1f} cores"
 
 
@@ -119,8 +130,16 @@ def _nowhere(view: View) -> Iterator[Unseen]:
             yield Unseen("nowhere", f"what pid {run.process.pid} waits for is not known: no wait channel, no stack")
         elif place.kind == "unix" and not _inside(view, run):
             yield Unseen("stranger", f"pid {run.process.pid} reads a unix socket, whose other end is not visible")
+        elif place.kind == "driver" and _gpus_busy(view):
+            yield Unseen("device", f"pid {run.process.pid} waits for its GPU, which may compute")
         elif place.kind in ("lock", "waits") and any(wchan_kind(channel) == "timer" for channel in run.others):
             yield Unseen("sleeper", f"pid {run.process.pid} has a thread in a long sleep, for which it may wait")
+
+
+def _gpus_busy(view: View) -> bool:
+    """Utilisation proves no progress, but a GPU without any computes nothing."""
+    outcome = view.newest("gpus")
+    return isinstance(outcome, Seen) and any(gpu.utilisation != 0 for gpu in outcome.value)
 
 
 def _inside(view: View, run: Run) -> bool:
@@ -154,6 +173,8 @@ def _idle(view: View) -> Iterator[Unseen]:
     if not listens or in_flight(view):
         return
     table = view.once(places)
+    if any(table.get(run.key, NOWHERE).kind == "collective" for run in view.once(accused)):
+        return  # ranks listen for each other
     for run in view.once(accused):
         place = table.get(run.key, NOWHERE)
         if place.kind in ("lock", "loop", "waits") and any(one.pid == run.process.pid for one in listens):

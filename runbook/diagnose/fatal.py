@@ -22,6 +22,7 @@ COMMON: tuple[tuple[str, re.Pattern[str]], ...] = (
         re.compile(r"\[Errno 98\]|EADDRINUSE|[Aa]ddress already in use|couldn.t bind HTTP server socket|Failed to bind socket to"),
     ),
     ("gpu_lost", re.compile(r"fallen off the bus|GPU is lost|Unable to determine the device handle")),
+    ("config", re.compile(r"pthread_create failed|can't start new thread|Thread creation failed|fork: .*Resource temporarily unavailable")),
     ("config", re.compile(r"Driver/library version mismatch|Failed to initialize NVML|No CUDA GPUs are available|No space left on device")),
     (
         "config",
@@ -40,6 +41,15 @@ EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?:: .*|:)?$")
 LEVEL = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b")
 
 
+ENDS = re.compile(r"(?:^|\s)(?:Killed|Terminated|Aborted|Segmentation fault|Bus error|Floating point exception)(?: \(core dumped\))?$")
+"""What a shell prints of a child that was ended: no cause, and no progress either."""
+
+
 def is_fatal(text: str) -> bool:
     """Whether a line tells of something that has gone wrong: that is no progress, even if the server lives through it."""
-    return TRACEBACK in text or LEVEL.search(text) is not None or any(pattern.search(text) for _, pattern in COMMON)
+    return (
+        TRACEBACK in text
+        or ENDS.search(text) is not None
+        or LEVEL.search(text) is not None
+        or any(pattern.search(text) for _, pattern in COMMON)
+    )

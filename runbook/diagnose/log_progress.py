@@ -53,7 +53,7 @@ class _Reader:
         self._first = next((sample.t for sample in samples if isinstance(sample.log, Seen)), None)
         self._templates: set[str] = set()
         self._words: set[str] = set()
-        self._in_traceback = False
+        self._in_fault = False
         self._courses: dict[tuple[str, str, int], _Course] = {}
         self._standing: dict[tuple[str, int, int], set[str]] = {}
         self.repeats: list[Repeat] = []
@@ -85,14 +85,16 @@ class _Reader:
         self._templates.add(line.template)
 
     def _tells_of_a_fault(self, line: Line) -> bool:
-        """A traceback, from its header to the exception, and lines that name an error are no progress; what comes after them may be."""
+        """A traceback with all that belongs to it, and lines that name an error are no progress; what comes after them may be."""
+        continues = line.msg[:1] in " \t|+^~" or not line.msg.strip()
         if TRACEBACK in line.text:
-            self._in_traceback = True
+            self._in_fault = True
             return True
-        if not self._in_traceback:
-            return line.fatal
-        self._in_traceback = line.msg[:1] in " \t|+^~" or not line.msg.strip() or not EXCEPTION.match(line.msg)
-        return True
+        if self._in_fault and continues:
+            return True
+        ended, self._in_fault = self._in_fault and EXCEPTION.match(line.msg) is not None, False
+        self._in_fault = ended or line.fatal
+        return ended or line.fatal
 
     def _bar(self, t: float, seconds: float, rank: str, bar: Bar, counts: bool) -> Iterator[Motion]:
         """A bar moves when it passes its highest mark, or begins again after it was full.

@@ -22,12 +22,14 @@ _FRAMES = tuple((kind, re.compile(pattern)) for kind, pattern in FRAMES)
 
 
 class Place(NamedTuple):
-    """`kind` of the wait lexicon, empty when unknown; `same` when two looks agree, `varied` when they differ. Frames normalised."""
+    """`kind` of the wait lexicon, empty when unknown; `same` when two looks agree, `looks`: how many
+    of the newest do, `varied` when any two differ. Frames normalised."""
 
     kind: str
     text: str
     source: str
     same: bool
+    looks: int
     varied: bool
     frames: tuple[str, ...]
 
@@ -37,7 +39,7 @@ class Place(NamedTuple):
         return self.same and self.kind in BLOCKED
 
 
-NOWHERE = Place("", "", "", False, False, ())
+NOWHERE = Place("", "", "", False, 0, False, ())
 
 
 def places(view: View) -> dict[Key, Place]:
@@ -61,15 +63,15 @@ def main_stacks(view: View) -> dict[int, list[StackSample]]:
 def _place(run: Run, stacks: Sequence[StackSample]) -> Place:
     kernel = wchan_kind(run.wchan)
     if not stacks:
-        return Place(kernel, run.wchan, "wchan", run.steady or (run.frozen and bool(run.wchan)), False, ())
+        return Place(kernel, run.wchan, "wchan", run.steady or (run.frozen and bool(run.wchan)), 0, False, ())
     looks = [normalised(stack.frames) for stack in stacks]
-    same, varied = len(looks) >= 2 and looks[-1] == looks[-2], len(set(looks)) >= 2
+    agree = next((count for count, one in enumerate(reversed(looks)) if one != looks[-1]), len(looks))
     words = frame_kind(stacks[-1].frames)
     # What the kernel says is sure, but for a loop or a lock it says less than the frames: a collective waits in one as well.
     kind = words if words and (kernel in ("", "loop", "lock", "recv", "timer") or words == "idle") else kernel
     if kind == "waits" and kernel:
         kind = kernel
-    return Place(kind, stacks[-1].frames[0], stacks[-1].source, same, varied, looks[-1])
+    return Place(kind, stacks[-1].frames[0], stacks[-1].source, agree >= 2, agree, len(set(looks)) >= 2, looks[-1])
 
 
 @functools.lru_cache(maxsize=4096)
@@ -86,17 +88,18 @@ def frame_kind(frames: Sequence[str]) -> str:
         kind = _one_frame(frame)
         if kind:
             return kind
-        if frame.split(" ")[0] not in TRIVIAL:
+        if frame.split(" ")[0].rsplit(".", 1)[-1] not in TRIVIAL:
             return ""
     return ""
 
 
 @functools.lru_cache(maxsize=4096)
 def _one_frame(frame: str) -> str:
-    kind = next((kind for kind, pattern in _FRAMES if pattern.search(frame)), None)
+    name, space, place = frame.partition(" ")
+    function = name.rsplit(".", 1)[-1]
+    kind = next((kind for kind, pattern in _FRAMES if pattern.search(function + space + place)), None)
     if kind is not None:
         return kind
-    function = frame.split(" ")[0].rsplit(".", 1)[-1]
     if "posixpath" in frame or "genericpath" in frame:
         return ""
     return "waits" if {word.lower() for word in WORDS.findall(function)} & WAITING_WORDS else ""

@@ -7,12 +7,13 @@ is even, or where several differ, nobody is named: a wrong name costs more than 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from runbook.diagnose.actors import actors
+from runbook.diagnose.child_deaths import zombies
 from runbook.diagnose.execution import APART_S, Run, execution
 from runbook.diagnose.family import everyone, name, rank_mains, ranks
 from runbook.diagnose.motion import Key, readings, rows
@@ -28,6 +29,8 @@ from runbook.model.verdict import Culprit, Diagnosis, Evidence
 DIED_S = 3.0
 """A rank that is dead for so long is not replaced any more; its log's last lines had time to come."""
 MISSING_S = 12.0
+COMM = 15
+"""Letters of a process's name that the kernel keeps."""
 OPERATION = re.compile(r"^(all_?reduce|all_?gather|reduce_?scatter|broadcast|all_?to_?all|barrier|gather|scatter|reduce|recv|send)\w* \(")
 INSIDE = re.compile(r"\(\S*(?:torch/distributed/|deep_ep/)")
 
@@ -86,7 +89,18 @@ def _lost_ranks(view: View) -> list[tuple[Key, ProcessSample, float]]:
                 died.setdefault(key, t)
             else:
                 died.pop(key, None)
-    return [(key, alive[key][0], looks[-1][0] - t) for key, t in died.items() if alive[key][1] is None or alive[key][1] not in living]
+    found = [(key, alive[key][0], looks[-1][0] - t) for key, t in died.items() if alive[key][1] is None or alive[key][1] not in living]
+    return found + [one for one in _unseen_ranks(view) if one[0] not in died]
+
+
+def _unseen_ranks(view: View) -> Iterator[tuple[Key, ProcessSample, float]]:
+    """Dead ones that nobody saw alive: a zombie has lost its title and bears only the first 15 letters of it, as its living peers do."""
+    living = view.once(ranks)
+    missing = set(range(view.question.ranks or max(living, default=-1) + 2)) - set(living)
+    for process, seconds in zombies(view):
+        if any(process.title == peer.title[:COMM] for peer in living.values() if process.ppid == peer.ppid):
+            number = min(missing) if len(missing) == 1 else None
+            yield (process.pid, process.start), msgspec.structs.replace(process, rank=number), seconds
 
 
 def _rest_stands(view: View) -> bool:

@@ -21,8 +21,8 @@ from runbook.model.units import format_duration
 
 SUSPECT_SHARE = 0.5
 """A tree that does not stand still, but shows nothing either, is suspected after this share of its budget."""
-AGAIN_S = 60.0
-"""Stacks and counters that decided nothing are taken anew after this time."""
+AGAIN_S = 45.0
+"""Stacks and counters that decided nothing are taken anew after this time: a spin needs four looks that agree."""
 FULL_S = 10.0
 KINDS = {
     "lock": "deadlock",
@@ -142,7 +142,7 @@ def _want(view: View, clock: Stall) -> Iterator[str]:
 
 
 def _due(view: View, since: float, source: str, once: bool = False) -> bool:
-    """Whether a look is missing: two of them since it stands still, and not older than a minute."""
+    """Whether a look is missing: two of them since it stands still, and none too old."""
     taken = []
     for sample, value in readings(view.samples, source):
         if sample.t > since:

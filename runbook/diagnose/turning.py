@@ -80,6 +80,11 @@ def livelock(view: View) -> Diagnosis | None:
     )
 
 
+def _words(name: str) -> str:
+    """The last words of a bar's name, without what was masked in it."""
+    return " ".join([word for word in name.split() if "#" not in word][-4:]) or "a counter"
+
+
 def standing(view: View) -> str:
     """A counter that should move and does not, in words; empty when there is none."""
     since = view.once(stall).since
@@ -88,7 +93,7 @@ def standing(view: View) -> str:
     short = [(t, bar) for t, bar in view.log.bars.values() if bar.done < bar.total]
     if short:
         t, bar = max(short, key=lambda one: one[0])
-        return f"{bar.name[-60:]} stands at {bar.done}/{bar.total}" if t <= since else ""
+        return f"`{_words(bar.name)}` stands at {bar.done}/{bar.total}" if t <= since else ""
     stood = [repeat for repeat in view.log.repeats if repeat.t > since and repeat.text.rpartition(" ")[2].count("/") == 1]
     if stood:
         return f"its counter stands at {stood[-1].text.rpartition(' ')[2]}"
