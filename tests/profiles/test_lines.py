@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from runbook.cli.profiles import PACKAGED, profiles
+from runbook.diagnose.causes import causes
 from runbook.diagnose.lines import Matcher
 from runbook.model.profile import Profile
 
@@ -72,3 +73,22 @@ def test_untried_profiles_say_so_and_every_mark_has_its_source(name):
     assert found.untried == (name in ("tgi", "trtllm"))
     assert name == "generic" or found.known or found.read_in
     assert found.describes
+
+
+def test_a_rank_that_raises_under_torchrun_is_the_first_cause_and_the_launcher_its_echo():
+    """The form of torch 2.13, as a job of two ranks on gloo printed it."""
+    log = """\
+step 2 loss 2.800
+[rank1]: Traceback (most recent call last):
+[rank1]:   File "/job.py", line 9, in <module>
+[rank1]:     raise ValueError("boom")
+[rank1]: ValueError: boom
+W0402 11:23:07.776000 4165 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 5531 closing signal SIGTERM
+E0402 11:23:08.008000 4165 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) local_rank: 1 (pid: 5532) of binary: /usr/bin/python
+Traceback (most recent call last):
+    raise ChildFailedError(
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+"""
+    rules = Matcher(profile("torchrun"))
+    first = causes([rules.read(line) for line in log.splitlines()], rules).first
+    assert first is not None and (first.kind, first.line, first.rank) == ("exception", "[rank1]: ValueError: boom", "1")
