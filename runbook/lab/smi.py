@@ -72,6 +72,8 @@ GPU_FIELDS: dict[str, Field] = {
     "utilization.memory": (lambda g: "[N/A]", "%"),
     "temperature.gpu": (lambda g: "[N/A]", ""),
     "power.draw": (lambda g: "[N/A]", "W"),
+    "power.limit": (lambda g: "[N/A]", "W"),
+    "clocks_throttle_reasons.active": (lambda g: "0x0000000000000000" if g["busy"] else "0x0000000000000001", ""),
     "mig.mode.current": (lambda g: "Disabled", ""),
     "ecc.errors.uncorrected.volatile.total": (lambda g: 0, ""),
 }

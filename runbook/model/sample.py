@@ -264,6 +264,11 @@ class GpuSample(msgspec.Struct, frozen=True, kw_only=True):
     holders: tuple[GpuHolder, ...] = ()
     faults: tuple[str, ...] = ()
     """ECC, Xid, MIG or lost-device states that the tool reported."""
+    power_w: float | None = None
+    """Null where the tool does not say, as is `throttle`."""
+    power_limit_w: float | None = None
+    throttle: tuple[str, ...] | None = None
+    """Why clocks are held down: power cap, thermal, power brake, …; empty: they are not."""
 
 
 class ExitSample(msgspec.Struct, frozen=True, kw_only=True):

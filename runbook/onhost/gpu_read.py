@@ -8,15 +8,33 @@ import re
 from typing import Any, Dict, List, Optional, Tuple
 
 GPU_FIELDS = ("index", "uuid", "name", "memory.used", "memory.total", "utilization.gpu")
+MORE_FIELDS = ("power.draw", "power.limit", "clocks_throttle_reasons.active")
+"""Not every driver has them: then it refuses the whole question, and the one without them is asked."""
 APP_FIELDS = ("gpu_uuid", "pid", "used_memory")
 MIB = 1 << 20
 _FORMAT = "--format=csv,noheader,nounits"
+_REFUSED = re.compile(r"(?i)not a valid field")
+THROTTLES = {
+    0x2: "applications clocks",
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "thermal, by software",
+    0x40: "thermal, by hardware",
+    0x80: "power brake",
+}
+"""Bits of the driver's mask of why clocks are lower than they could be (nvml.h); idleness and display settings slow nobody down."""
 _LOST = re.compile(r"(?i)gpu is lost|unable to determine the device handle|fallen off the bus|unknown error|no devices were found")
 
 
-def gpu_question(tool: str) -> List[str]:
-    """argv: memory and load of each GPU."""
-    return [tool, "--query-gpu=" + ",".join(GPU_FIELDS), _FORMAT]
+def gpu_question(tool: str, more: bool = False) -> List[str]:
+    """argv: memory and load of each GPU; `more`: power and throttle reasons too."""
+    return [tool, "--query-gpu=" + ",".join(GPU_FIELDS + (MORE_FIELDS if more else ())), _FORMAT]
+
+
+def refused(code: int, stdout: str, stderr: str) -> bool:
+    """Whether this driver does not know a field of the question."""
+    return code != 0 and _REFUSED.search(stdout + stderr) is not None
 
 
 def app_question(tool: str) -> List[str]:
@@ -25,7 +43,7 @@ def app_question(tool: str) -> List[str]:
 
 
 def read_gpus(code: int, stdout: str, stderr: str) -> Dict[str, Any]:
-    """`{gpus: [{index, uuid, name, used, total, utilisation}], faults: [text]}`, memory in bytes; or `{blind}`.
+    """`{gpus: [{index, uuid, name, used, total, utilisation, …}], faults: [text]}`, memory in bytes; or `{blind}`.
 
     A lost GPU turns into a fault while the others are still reported, and into blind when none is.
     """
@@ -36,10 +54,12 @@ def read_gpus(code: int, stdout: str, stderr: str) -> Dict[str, Any]:
     for fields in _rows(stdout):
         if len(fields) < len(GPU_FIELDS):
             continue  # a message, not a row
+        more = fields[-len(MORE_FIELDS) :] if len(fields) >= len(GPU_FIELDS) + len(MORE_FIELDS) else []
+        fields = fields[: len(fields) - len(more)]
         gpu, problem = _gpu([*fields[:2], ", ".join(fields[2:-3]), *fields[-3:]])  # a name may hold a comma
         if gpu is None:
             return {"blind": problem}
-        gpus.append(gpu)
+        gpus.append(dict(gpu, **_more(*more)) if more else gpu)
     if not gpus:
         if faults:
             return {"blind": "nvidia-smi%s" % _quoted(faults[0])}
@@ -60,6 +80,20 @@ def _gpu(fields: List[str]) -> Tuple[Optional[Dict[str, Any]], str]:
         "total": int(total) * MIB,
         "utilisation": int(load) if load.isdigit() else None,
     }, ""
+
+
+def _more(draw: str, limit: str, reasons: str) -> Dict[str, Any]:
+    """Power in watts and why the clocks are down; null where the tool does not say."""
+    mask = int(reasons, 16) if re.fullmatch(r"0x[0-9a-fA-F]+", reasons) else None
+    return {
+        "power_w": _watts(draw),
+        "power_limit_w": _watts(limit),
+        "throttle": None if mask is None else [name for bit, name in THROTTLES.items() if mask & bit],
+    }
+
+
+def _watts(text: str) -> Optional[float]:
+    return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else None
 
 
 def read_apps(code: int, stdout: str, stderr: str) -> Dict[str, Any]:

@@ -57,6 +57,7 @@ def _of_server(ctx: Any, args: Dict[str, Any], now: float) -> Dict[str, Outcome]
     found: Dict[str, Outcome] = {}
     server = (int(args.get("pid") or 0), int(args.get("start") or 0))
     table = EYES.table.read(None if args.get("full") or server not in EYES.trees else EYES.trees[server])
+    found["gpu_tool"] = _gpu_tool(table)
     ours: Set[int] = set()
     if args.get("pid"):
         subject = Subject(ctx, args, table)
@@ -98,6 +99,17 @@ def _gpus(ctx: Any) -> Outcome:
     if report["blind"]:
         return blind(report["blind"])
     return seen(report["gpus"]) if report["gpus"] else absent("the driver's tool lists no GPU")
+
+
+def _gpu_tool(table: tree.Table) -> Outcome:
+    """A tool of the driver that is under way, whoever started it: first one that waits in the driver, then the oldest."""
+    tools = [procs.same(stat.pid, stat.start) for stat in table.values() if stat.comm == "nvidia-smi"]
+    alive = [stat for stat in tools if stat is not None and stat.state not in "ZX"]
+    if not alive:
+        return absent("none is under way")
+    stat = min(alive, key=lambda stat: (stat.state != "D", stat.start))
+    wchan = (procs.read_bytes("/proc/%d/wchan" % stat.pid, 128) or b"").decode("ascii", "replace")
+    return seen({"pid": stat.pid, "state": stat.state, "age_s": round(procs.age_s(stat), 1), "wchan": wchan})
 
 
 def pressure() -> Outcome:

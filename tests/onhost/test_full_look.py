@@ -293,3 +293,16 @@ def test_a_cheap_look_leaves_the_costly_sources_alone(site, start):
     assert isinstance(row.io, Seen) and row.threads
     assert {found.sockets, found.locks, found.disks, found.peers} == {Blind("not asked")}
     assert {row.files, row.pipes, row.mapped_weights} == {Blind("not sampled")}
+
+
+def test_a_gpu_tool_that_is_under_way_is_seen_whoever_started_it(site, start, tmp_path):
+    process = start("import time; print('up', flush=True); time.sleep(60)")
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho up\nread x\n")
+    tool.chmod(0o755)
+    with subprocess.Popen([str(tool)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        running.stdout.readline()
+        found = look(site, process.pid, full=False).gpu_tool.value
+        running.stdin.close()
+    assert (found.pid, found.state) == (running.pid, "S") and found.age_s < 60
+    assert look(site, process.pid, full=False).gpu_tool == Absent("none is under way")

@@ -41,3 +41,15 @@ def test_the_device_file_of_a_gpu_is_found_by_its_uuid():
 def test_the_questions_ask_for_plain_figures():
     assert gpu_question("smi")[1].startswith("--query-gpu=index,uuid,name,memory.used") and gpu_question("smi")[2].endswith("nounits")
     assert app_question("smi")[1] == "--query-compute-apps=gpu_uuid,pid,used_memory"
+
+
+def test_power_and_throttle_reasons_come_with_the_memory():
+    text = "0, GPU-a, NVIDIA H200, 1000, 2000, 100, 699.52, 700.00, 0x0000000000000044\n1, GPU-b, A, B, 1, 2, 0, [N/A], [N/A], [Not Supported]\n"
+    first, second = read_gpus(0, text, "")["gpus"]
+    assert (first["utilisation"], first["power_w"], first["power_limit_w"]) == (100, 699.52, 700.0)
+    assert first["throttle"] == ["power cap", "thermal, by hardware"]
+    assert (second["name"], second["power_w"], second["throttle"]) == ("A, B", None, None)
+
+
+def test_an_idle_gpu_is_not_throttled():
+    assert read_gpus(0, "0, GPU-a, X, 1, 2, 0, 70.00, 700.00, 0x0000000000000001\n", "")["gpus"][0]["throttle"] == []

@@ -114,3 +114,10 @@ def test_two_that_ask_at_once_are_served_one_after_the_other(host_with: Callable
     for thread in threads:
         thread.join()
     assert [report.blind for report in reports] == [""] * 4 and time.monotonic() - began > 0.4
+
+
+def test_a_driver_that_does_not_know_a_field_is_asked_without_it(host_with: Callable[[str], Host]) -> None:
+    script = f"""case "$1" in
+*power.draw*) echo 'Field "power.draw" is not a valid field to query.'; exit 2;;
+*query-gpu*) printf %s "{ROWS}";; esac"""
+    assert [gpu.used for gpu in host_with(script).gpus().gpus] == [1000 << 20, 3 << 20]
