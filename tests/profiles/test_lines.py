@@ -92,3 +92,24 @@ torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
     rules = Matcher(profile("torchrun"))
     first = causes([rules.read(line) for line in log.splitlines()], rules).first
     assert first is not None and (first.kind, first.line, first.rank) == ("exception", "[rank1]: ValueError: boom", "1")
+
+
+def test_a_worker_of_vllm_that_cannot_start_is_the_first_cause_and_what_its_parents_say_is_not():
+    worker, core = (
+        "(Worker_TP1 pid=1302) ERROR 04-02 08:12:02 [multiproc_executor.py:597] ",
+        "(EngineCore_DP0 pid=1244) ERROR 04-02 08:12:03 [core.py:842] ",
+    )
+    log = [
+        worker + "WorkerProc failed to start.",
+        worker + "Traceback (most recent call last):",
+        worker + '  File "gpu_worker.py", line 190, in init_device',
+        worker + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.75 GiB.",
+        core + "EngineCore failed to start.",
+        core + "Traceback (most recent call last):",
+        core + "Exception: WorkerProc initialization failed due to an exception in a background process.",
+        "(APIServer pid=1201) Traceback (most recent call last):",
+        "(APIServer pid=1201) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore_DP0': 1}",
+    ]
+    rules = Matcher(profile("vllm"))
+    first = causes([rules.read(line) for line in log], rules).first
+    assert first is not None and (first.kind, first.line, first.rank) == ("oom_gpu", log[3], "TP1")
