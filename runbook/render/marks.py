@@ -13,6 +13,8 @@ from runbook.render.inert import LONGEST_TEXT, last_lines, one_line
 
 MARKUP = re.compile(r"([\\`*_{}\[\]<>|~$&])")
 REFERENCE = re.compile(r"(?<![\w.])(?:@(?=\w)|#(?=\d))")
+ADDRESS = re.compile(r"(?i)\bwww(?=\.)|(?:https?|ftp)(?=://)")
+"""What a forge makes a link of by itself: with a backslash before its point or colon it reads and copies the same, and leads nowhere."""
 SPAN = re.compile(r"((?<!`)`[^`]+`(?!`))")
 """What our own sentences mark as code."""
 JOINER = "\u2060"
@@ -29,7 +31,8 @@ def cell(value: Any, longest: int = LONGEST_TEXT) -> str:
 
 
 def _escaped(text: str) -> str:
-    return REFERENCE.sub(lambda found: found[0] + JOINER, MARKUP.sub(r"\\\1", text))
+    text = ADDRESS.sub(r"\g<0>\\", MARKUP.sub(r"\\\1", text))
+    return REFERENCE.sub(lambda found: found[0] + JOINER, text)
 
 
 def prose(value: Any, longest: int = LONGEST_TEXT) -> str:
