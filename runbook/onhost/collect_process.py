@@ -29,7 +29,8 @@ def stacks(scene: Scene, limit_s: float) -> Pieces:
         raise Nothing(found["reason"])
     if found["type"] == "blind":
         raise Unseen(found["reason"])
-    return [("stacks.txt", stacks_text(found["value"]).encode("utf-8", "replace"))]
+    text = stacks_text(found["value"]) + "".join("== no stacks of %s\n" % line for line in answer["missing"])
+    return [("stacks.txt", text.encode("utf-8", "replace"))]
 
 
 def stacks_text(rows: List[Dict[str, Any]]) -> str:
@@ -37,7 +38,7 @@ def stacks_text(rows: List[Dict[str, Any]]) -> str:
     parts: List[str] = []
     for pid in dict.fromkeys(row["pid"] for row in rows):
         own = [row for row in rows if row["pid"] == pid]
-        notes = [row["note"] for row in own if row.get("note")]
+        notes = [row["note"] for row in own if row["main"] and row.get("note")]
         rank = own[0]["rank"]
         parts.append(
             "== pid %d%s, by %s%s" % (pid, "" if rank is None else " rank %d" % rank, own[0]["source"], "".join(" (%s)" % n for n in notes))
@@ -46,8 +47,8 @@ def stacks_text(rows: List[Dict[str, Any]]) -> str:
         for row in own:
             places.setdefault((row["main"], tuple(row["frames"])), []).append(row)
         for (main, frames), threads in places.items():
-            names = ", ".join("%s (%d)" % (row.get("thread") or "thread", row["tid"]) for row in threads[:8])
-            more = " and %d more" % (len(threads) - 8) if len(threads) > 8 else ""
+            names = ", ".join("%s (%d)" % (row.get("thread") or "thread", row["tid"]) for row in threads)
+            more = "".join("; " + row["note"] for row in threads if row.get("note") and not main)
             parts.append("-- %s%s%s" % ("main " if main else "", names, more))
             parts += ["   " + frame for frame in frames]
     return "\n".join(parts) + "\n"

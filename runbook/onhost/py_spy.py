@@ -9,6 +9,7 @@ from . import foreign, procs
 
 MOST_FRAMES = 60  # of a main thread, innermost first; a third of it of each other one
 MOST_THREADS = 40
+MOST_SAME = 3  # threads of a process at one place
 MOST_BYTES = 8 << 20
 NAME = "py-spy"
 NEXT = "put py-spy on the host (`pip install py-spy`), or install `gpu-runbook[pyspy]` here and it is copied there"
@@ -87,7 +88,21 @@ def threads(found: List[Dict[str, Any]], pid: int) -> List[Dict[str, Any]]:
         shown = frames if len(frames) <= most else [*frames[: most - 1], "... (%d more)" % (len(frames) - most + 1)]
         number = pid if main else tid if tid is not None else int(item["thread_id"])
         rows.append({"tid": number, "thread": name, "main": main, "frames": shown})
-    return sorted(rows, key=lambda row: not row["main"])[:MOST_THREADS]
+    return thinned(sorted(rows, key=lambda row: not row["main"]))[:MOST_THREADS]
+
+
+def thinned(rows: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Of many threads at the same place (a pool that waits) the first few; the last of them says how many more there are."""
+    kept: Dict[Any, List[Dict[str, Any]]] = {}
+    for row in rows:
+        same = kept.setdefault((row["main"], *row["frames"]), [])
+        same.append(row)
+    found = []
+    for same in kept.values():
+        if len(same) > MOST_SAME:
+            same[MOST_SAME - 1]["note"] = "%d more threads at this place" % (len(same) - MOST_SAME)
+        found += same[:MOST_SAME]
+    return found
 
 
 def _file(frame: Dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ from .together import together
 
 TOTAL_S = 8.0
 EACH_S = 5.0
+MOST_TARGETS = 64
 SETTLE_S = 0.05
 D_LOOKS = 3  # a healthy disk read is in D state for a moment too
 MOST_THREADS = 200  # of one process
@@ -43,12 +44,14 @@ class Look(NamedTuple):
 
 
 def stacks(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any], bytes]:
-    """`args`: {targets: [[pid, start, rank or null], …], look, limit_s}. Answers {found, machine, wants_py_spy}."""
+    """`args`: {targets: [[pid, start, rank or null], …], look, limit_s}. Answers {found, missing, machine, wants_py_spy}."""
     targets = [Target(int(pid), int(start), rank) for pid, start, rank in args["targets"]]
     looks = look_at(ctx, targets, min(TOTAL_S, float(args.get("limit_s", TOTAL_S))))
     number = int(args.get("look", 1))
     rows = [dict(row, look=number) for look in looks for row in look.stacks]
-    return {"found": _outcome(targets, looks, rows), "machine": os.uname().machine, "wants_py_spy": any(look.wants for look in looks)}, b""
+    wants = any(look.wants for look in looks)
+    missing = problems(targets, looks) if rows else []
+    return {"found": _outcome(targets, looks, rows), "missing": missing, "machine": os.uname().machine, "wants_py_spy": wants}, b""
 
 
 def put_py_spy(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any], bytes]:
@@ -68,8 +71,10 @@ OPS = {"stacks": stacks, "put_py_spy": put_py_spy}
 def look_at(ctx: Any, targets: List[Target], limit_s: float) -> List[Look]:
     """Each target's look, in order; one that is late is told as such."""
     deadline = time.monotonic() + limit_s
-    tasks = [functools.partial(_look, ctx, target, deadline - 2 * SETTLE_S) for target in targets]
-    return together(tasks, deadline, Look([], "no answer in time"), lambda error: Look([], "%s: %s" % (type(error).__name__, error)))
+    left_out = [Look([], "left out: more than %d processes" % MOST_TARGETS) for _ in targets[MOST_TARGETS:]]
+    tasks = [functools.partial(_look, ctx, target, deadline - 2 * SETTLE_S) for target in targets[:MOST_TARGETS]]
+    late = Look([], "no answer in time")
+    return together(tasks, deadline, late, lambda error: Look([], "%s: %s" % (type(error).__name__, error))) + left_out
 
 
 def _outcome(targets: List[Target], looks: List[Look], rows: List[Dict[str, Any]]) -> Dict[str, Any]:
@@ -77,7 +82,12 @@ def _outcome(targets: List[Target], looks: List[Look], rows: List[Dict[str, Any]
         return seen(rows)
     if all(look.gone for look in looks):
         return absent("no process of it is left")
-    return blind("; ".join("pid %d: %s" % (targets[at].pid, look.problem) for at, look in enumerate(looks) if look.problem))
+    return blind("; ".join(problems(targets, looks)[:8]))
+
+
+def problems(targets: List[Target], looks: List[Look]) -> List[str]:
+    """Why there are no stacks of some living processes."""
+    return ["pid %d: %s" % (targets[at].pid, look.problem) for at, look in enumerate(looks) if look.problem and not look.gone]
 
 
 def _look(ctx: Any, target: Target, deadline: float) -> Look:
@@ -98,7 +108,7 @@ def _look(ctx: Any, target: Target, deadline: float) -> Look:
         note = found if isinstance(found, str) else "it ended while it was looked at"
         printed = fault_stacks.dump(target.pid, target.start, max(SETTLE_S, deadline - time.monotonic()))
         if isinstance(printed, list):
-            return Look([_row(target, "faulthandler", **thread) for thread in printed])
+            return Look([_row(target, "faulthandler", **thread) for thread in py_spy.thinned(printed)])
     rows = wait_channels(target, note)
     return (
         Look(rows, wants=wants)
@@ -147,10 +157,9 @@ def wait_channels(target: Target, note: str) -> List[Dict[str, Any]]:
         frame = wchan if wchan != "0" else "running" if thread.state == "R" else ""
         if frame:
             main = thread.pid == target.pid
-            rows.append(_row(target, "wchan", tid=thread.pid, thread=thread.comm, main=main, frames=[frame]))
-            if main:
-                rows[-1]["note"] = note
-    return rows
+            more = {"note": note} if main else {}
+            rows.append(_row(target, "wchan", tid=thread.pid, thread=thread.comm, main=main, frames=[frame], **more))
+    return py_spy.thinned(rows)
 
 
 def _row(target: Target, source: str, **thread: Any) -> Dict[str, Any]:

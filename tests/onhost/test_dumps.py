@@ -20,12 +20,12 @@ from tests.support.waiting import until
 
 IDLE = """
 import os, sys, threading, time
-print(os.environ.get("TORCH_FR_BUFFER_SIZE"), os.environ.get("NCCL_RAS_ADDR"), flush=True)
-def sits_here(): time.sleep(60)
+started = threading.Event()
+def sits_here(): started.set(); time.sleep(60)
 threading.Thread(target=sits_here, daemon=True).start()
-if len(sys.argv) > 1 and os.fork() == 0:
-    sits_here()
-def waits_here(): time.sleep(60)
+started.wait()
+if len(sys.argv) > 1 and os.fork() == 0: sits_here()
+def waits_here(): print(os.environ.get("TORCH_FR_BUFFER_SIZE"), os.environ.get("NCCL_RAS_ADDR"), flush=True); time.sleep(60)
 waits_here()
 """
 

@@ -161,6 +161,21 @@ def test_a_deep_stack_keeps_its_innermost_frames() -> None:
     assert row["frames"][0] == "f0 (a.py:0)" and len(row["frames"]) == py_spy.MOST_FRAMES and row["frames"][-1] == "... (141 more)"
 
 
+def test_a_pool_at_one_place_is_told_once_with_its_size(local_host: Host) -> None:
+    pool = """
+import threading, time
+def waits_for_work(): time.sleep(60)
+for _ in range(30): threading.Thread(target=waits_for_work, daemon=True).start()
+print("ready", flush=True)
+waits_for_work()
+"""
+    with python(pool) as child:
+        found = until(
+            lambda: (rows := stacks(local_host, (start_of(child.pid), None))) and rows[0].frames[0].startswith("waits_for_work") and rows
+        )
+    assert [row.main for row in found] == [True, False, False, False] and found[-1].note == "27 more threads at this place"
+
+
 def test_the_installed_py_spy_is_for_this_machine() -> None:
     path = installed()
     assert path is not None and machine_of(path.read_bytes()[:64]) == os.uname().machine
