@@ -17,7 +17,6 @@ from tests.cases.telling import Told
 CASES: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parents[1] / "data" / "cases.yaml").read_text(encoding="utf-8"))
 STORIES = {**slow_stories.STORIES, **hung_stories.STORIES, **dead_stories.STORIES, **check_stories.STORIES}
 NOT_BY_THE_JUDGE = {"C-38": "a server that is up and does less than it should is found by an assertion on its acceptance length"}
-NO_RULE_YET = {f"{case} log": "a fatal line counts as progress" for case in ("C-30", "C-39", "C-40")}
 WRONG_KINDS = {
     "C-12": {"oom_host"},
     "C-27": {"oom_gpu"},

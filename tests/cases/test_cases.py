@@ -11,7 +11,6 @@ from tests.cases.fixtures import SILENT_S, read
 from tests.cases.outcomes import (
     CASES,
     MUST_SAY,
-    NO_RULE_YET,
     NOT_BY_THE_JUDGE,
     STORIES,
     WRONG_KINDS,
@@ -26,12 +25,6 @@ from tests.cases.twins import TWINS, changed
 
 WITH_LOG = [case for case in CASES if "fixture" in case]
 TOLD = [case for case in CASES if case["id"] in STORIES]
-
-
-def pending(cases: list[dict], of: str) -> list:
-    """Cases as parameters; those that no rule knows yet may fail."""
-    marks = {case["id"]: NO_RULE_YET.get(f"{case['id']} {of}") for case in cases}
-    return [pytest.param(case, id=case["id"], marks=pytest.mark.xfail(reason=why) if (why := marks[case["id"]]) else ()) for case in cases]
 
 
 def ids(case: dict) -> str:
@@ -49,7 +42,7 @@ def test_its_log_alone_is_not_misread_after_a_silence(case):
     assert found.kind not in WRONG_KINDS.get(case["id"], ())
 
 
-@pytest.mark.parametrize("case", pending(WITH_LOG, "log"))
+@pytest.mark.parametrize("case", WITH_LOG, ids=ids)
 def test_its_log_alone_is_not_misread_while_it_is_written(case):
     """A second after a new line it may be called slow, unless that line is fatal."""
     told = read(case, 1.0)
@@ -58,7 +51,7 @@ def test_its_log_alone_is_not_misread_while_it_is_written(case):
     assert found.verdict in may, f"must not: {case['must_not']}\n{found.reason}"
 
 
-@pytest.mark.parametrize("case", pending(TOLD, "signals"))
+@pytest.mark.parametrize("case", TOLD, ids=ids)
 def test_its_signals_give_its_verdict(case):
     found = by_signals(case)
     may = allowed(case) | ({"undecided"} if partial(case) else set())
