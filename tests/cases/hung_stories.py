@@ -171,10 +171,10 @@ def c19() -> Told:
         return full(
             log=at(s, lines),
             processes=[proc(title="torchrun train.py", wchan="do_wait"), *ranks],
-            gpus=Seen(tuple(gpu(n, used=60 * GIB, utilisation=100) for n in range(2))),
+            gpus=Seen(tuple(gpu(n, used=60 * GIB, utilisation=100, power_w=640.0 if s <= 20 else 103.4 - n) for n in range(2))),
         )
 
-    return tell(look, "torchrun", about="state", seconds=600, partial="power against the same job's earlier power")
+    return tell(look, "torchrun", about="state", seconds=600, partial="no rule reads the power of a card")
 
 
 def c20() -> Told:

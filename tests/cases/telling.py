@@ -17,7 +17,6 @@ from runbook.model.sample import (
     ExitSample,
     Expectation,
     FolderSample,
-    GpuHolder,
     GpuSample,
     IoSample,
     ListenerSample,
@@ -173,9 +172,9 @@ def engine(tokens: int, running: int, waiting: int = 0) -> Seen[EngineSample]:
     return Seen(EngineSample(tokens=tokens, running=running, waiting=waiting))
 
 
-def gpu(index: int = 0, *, used: int = 0, utilisation: int | None = None, holders: tuple[GpuHolder, ...] = ()) -> GpuSample:
+def gpu(index: int = 0, *, used: int = 0, **more: Any) -> GpuSample:
     """One GPU of 80 GiB."""
-    return GpuSample(index=index, name="H", used=used, total=80 * GIB, utilisation=utilisation, holders=holders)
+    return GpuSample(index=index, name="H", used=used, total=80 * GIB, **more)
 
 
 def ended(lived_s: float, *, code: int | None = None, signal: str | None = None, **more: Any) -> Seen[ExitSample]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from runbook.diagnose.metrics import from_log
+from runbook.model.sample import CheckSample, Expectation, Seen
 from tests.cases.fixtures import SILENT_S, read
 from tests.cases.outcomes import (
     CASES,
@@ -76,3 +78,12 @@ def test_c38_a_draft_that_is_never_accepted_is_seen_in_its_metric():
 def test_its_live_twin_is_not_called_hung(case):
     found = changed(case, TWINS[case]).judged()
     assert found.verdict in ("slow", "undecided", "passed"), f"{found.rule}: {found.reason}"
+
+
+def test_c36_a_check_shorter_than_the_engine_needs_can_never_pass_either():
+    told = STORIES["C-36"]()
+    hasty = Seen(CheckSample(url="http://127.0.0.1:30000/health", outcome="timeout", latency_s=0.5))
+    found = told._replace(
+        samples=[replace(one, check=hasty) for one in told.samples], question=replace(told.question, expect=Expectation())
+    ).judged()
+    assert (found.verdict, found.rule) == ("wrong_check", "never_matches") and "1s" in found.reason
