@@ -55,8 +55,16 @@ class Profiles:
         return self.load(name)[0]
 
     def all(self) -> tuple[Profile, ...]:
-        """Every profile that is not broken, in the order of their names."""
-        return tuple(profile for name in sorted(self.names()) if (profile := self.known(name)) is not None)
+        """Every profile that is not broken, the narrower first: whoever takes the first that fits takes the best.
+
+        One that extends another and tells its own processes apart stands before it; one that knows them only as its base does, behind.
+        """
+        found = [profile for name in sorted(self.names()) if (profile := self.known(name)) is not None]
+        return tuple(sorted(found, key=self._width))
+
+    def _width(self, profile: Profile) -> int:
+        base = self.known(profile.extends) if profile.extends not in ("", profile.profile) else None
+        return 1 if base is None else 0 if profile.processes.main != base.processes.main else 2
 
     def read(self, name: str) -> Profile:
         """A profile by name; a broken one is a usage error with its place."""

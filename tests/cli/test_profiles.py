@@ -49,6 +49,13 @@ def test_the_users_own_profile_of_an_engine_extends_the_packaged_one(work):
     assert next(one for one in found.phases if one.id == "weights").stall == 3600 and found.health.body == "empty"
 
 
+def test_the_profile_that_tells_its_processes_apart_is_tried_before_its_base(work):
+    put(work / "config" / "runbook" / "profiles", "profile: aa\nextends: sglang\n", "aa")
+    put(work / "config" / "runbook" / "profiles", "profile: zz\nextends: sglang\nprocesses: {main: my_fork}\n", "zz")
+    order = [one.profile for one in profiles().all()]
+    assert order.index("lab") < order.index("sglang") > order.index("zz") and order.index("aa") > order.index("sglang")
+
+
 def test_a_broken_profile_is_a_usage_error_with_its_place(work):
     path = put(work / "profiles", "profile: mine\nnoise: ['(']\n")
     with pytest.raises(click.UsageError, match=rf"{path.name}:2:9: error\[regex\]"):
