@@ -43,6 +43,11 @@ class Doubt:
         plain = msgspec.to_builtins(goal.profile, enc_hook=enc_hook)
         waiter.emit(WaitBegan(step=waiter.step, host=waiter.target, question=goal.question(False), profile=plain))
 
+    @property
+    def text(self) -> str:
+        """The suspicion that stands, for people; empty without one."""
+        return self._told.text if self._told is not None else ""
+
     def look(self, view: Sequence[Sample], now: float) -> None:
         """Ask whether something is suspicious; want the looks that would decide."""
         question = self._goal.question(False)

@@ -53,12 +53,12 @@ def watch(goal: Goal, waiter: Waiter) -> Diagnosis:
             view = record.take(sample)
             ends = "box" if waiter.remaining_s() <= 0 else "suspect" if doubt is not None and doubt.is_enough() else ""
             answer = answer_of(goal, view, sample.t, ends)
-            speaker.speak(goal, view, waiter.clock.monotonic() - began)
+            if answer is None and doubt is not None:
+                doubt.look(view, sample.t)
+            speaker.speak(goal, view, waiter.clock.monotonic() - began, doubt.text if doubt is not None else "")
             if answer is not None:
                 record.end(answer, ends)
                 return answer
-            if doubt is not None:
-                doubt.look(view, sample.t)
             spent = waiter.clock.monotonic() - turn
             pause(waiter.clock, waiter.cancel, min(max(0.05, goal.every_s - spent), max(0.0, waiter.remaining_s())))
     finally:
@@ -130,9 +130,10 @@ class _Speaker:
         self._last = float("-inf")
         self._told = 0
 
-    def speak(self, goal: Goal, view: list[Sample], elapsed_s: float) -> None:
+    def speak(self, goal: Goal, view: list[Sample], elapsed_s: float, doubt: str) -> None:
         self._tell_ranks(goal, view[-1].server)
         phase, text = goal.moved(view)
+        text = f"suspicious: {doubt}; {text}" if doubt else text
         now = self._waiter.clock.monotonic()
         if phase and phase != self._phase:
             self._waiter.emit(PhaseReached(step=self._waiter.step, server=view[-1].server, phase=phase))

@@ -14,6 +14,7 @@ from runbook.model.event import (
     RunSuspended,
     StepEnded,
     StepStarted,
+    Suspected,
 )
 from runbook.model.units import format_duration
 from runbook.render.diagnostics import visible
@@ -50,6 +51,8 @@ class Lines:
                 return [f"  {event.step}: phase {event.phase}"] if event.whole else []
             case Moved():
                 return [f"  {event.step}: {moved_text(event)}"]
+            case Suspected():
+                return [f"  {event.step}: {suspected_text(event)}"]
             case Found():
                 return [f"  note ({event.finding.code}): {event.finding.text}"]
             case StepEnded():
@@ -77,6 +80,14 @@ def moved_text(event: Moved) -> str:
     box = f" of {format_duration(event.box_s)}" if event.box_s else ""
     phase = f"{event.phase}, " if event.phase else ""
     return f"{phase}{format_duration(event.elapsed_s)}{box}" + (f": {event.text}" if event.text else "")
+
+
+def suspected_text(event: Suspected) -> str:
+    """What looks like a hang, which is no verdict, and how it is looked into."""
+    if not event.kind:
+        return f"no longer suspicious: {event.text}"
+    looks = f"; looking closer: {', '.join(event.want)}" if event.want else ""
+    return f"suspicious, perhaps {event.kind}: {event.text}{looks}"
 
 
 def _ended(event: StepEnded) -> list[str]:

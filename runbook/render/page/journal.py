@@ -25,10 +25,14 @@ from runbook.model.event import (
     Settled,
     StepEnded,
     StepStarted,
+    Suspected,
     VarsSet,
+    WaitBegan,
+    WaitEnded,
 )
 from runbook.model.sample import Absent, Sample, Seen
 from runbook.model.units import format_duration, format_size
+from runbook.render.lines import suspected_text
 from runbook.render.page.markup import Markup, details, join, plain, prose, tag
 
 FIRST = 200
@@ -131,6 +135,12 @@ def _rare(event: AnyEvent) -> str:
             return f"connected to {event.host} ({event.address}) in {format_duration(event.seconds)}"
         case EvidenceSaved():
             return f"`{event.step}` saved `{event.file}`, {format_size(event.bytes)}: {event.about}"
+        case WaitBegan():
+            return f"`{event.step}` waits on {event.host}: {event.question.about}"
+        case WaitEnded():
+            return f"`{event.step}` waited on {event.host}: {event.verdict}{'/' + event.kind if event.kind else ''} by rule `{event.rule}`"
+        case Suspected():
+            return f"`{event.step}` on {event.host} {suspected_text(event)}"
         case Owed():
             return f"owed: {event.kind} `{event.id}`"
         case Settled():
