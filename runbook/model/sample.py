@@ -324,6 +324,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     boot_id: str
     server: str = ""
     processes: Union[Seen[tuple[ProcessSample, ...]], Absent, Blind] = Blind("not asked")
+    left_out: int = 0
+    """Processes of the tree that were not looked at, since it has more than 500; the oldest are."""
     exit: Union[Seen[ExitSample], Absent, Blind] = Blind("not asked")
     log: Union[Seen[LogSample], Absent, Blind] = Blind("not asked")
     check: Union[Seen[CheckSample], Absent, Blind] = Blind("not asked")

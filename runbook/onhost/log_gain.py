@@ -1,16 +1,19 @@
 """What a log gained since the sample before: whole lines, few and short, whatever was written."""
 
 import os
+import stat as modes
 from collections import deque
 from itertools import islice
 from typing import Any, Deque, Dict, List, Optional, Tuple
 
+from . import careful
 from .sources import absent, blind, seen
 
 MOST_READ = 16 << 20  # of one sample; the next goes on there
 MOST_LINES = 200
 MOST_LINE = 2000
 MOST_SIBLINGS = 2000
+LIMIT_S = 5.0  # a disk may be slow; a file server that is gone never answers
 
 
 class _Lines:
@@ -23,7 +26,7 @@ class _Lines:
 
     def take(self, data: bytes) -> None:
         """Bytes that end with a line's end, or with the end of a file that is over."""
-        for line in data.replace(b"\r", b"\n").split(b"\n"):
+        for line in data.replace(b"\0", b"").replace(b"\r", b"\n").split(b"\n"):  # a log cut under its writer begins with a hole
             if not line:
                 continue
             text = line[: 4 * MOST_LINE].decode("utf-8", "backslashreplace")[:MOST_LINE]
@@ -41,20 +44,28 @@ class _Lines:
 
 def gain(log: Dict[str, Any]) -> Dict[str, Any]:
     """Seen lines of {path, inode, offset} (inode 0 or none: whatever file is there); Absent when there is no log."""
-    path, inode, offset = log["path"], int(log.get("inode") or 0), int(log.get("offset") or 0)
-    lines = _Lines()
+    path = log["path"]
     try:
-        now = os.stat(path)
-        rotated = bool(inode) and now.st_ino != inode
-        if rotated:
-            lines.take(_rest_of_old(path, inode, offset))
-        cut = not rotated and now.st_size < offset
-        begin = 0 if rotated or cut else offset
-        data = _read(path, begin, MOST_READ)
+        return careful.read(("log", path), lambda: _gain(path, int(log.get("inode") or 0), int(log.get("offset") or 0)), LIMIT_S)
     except FileNotFoundError:
         return absent("there is no log %s" % path)
     except OSError as error:
         return blind("log %s: %s" % (path, error.strerror))
+    except careful.Stuck as problem:
+        return blind("log %s: %s; its file system does not answer" % (path, problem))
+
+
+def _gain(path: str, inode: int, offset: int) -> Dict[str, Any]:
+    lines = _Lines()
+    now = os.stat(path)
+    if not modes.S_ISREG(now.st_mode):
+        return blind("log %s: not a regular file" % path)
+    rotated = bool(inode) and now.st_ino != inode
+    if rotated:
+        lines.take(_rest_of_old(path, inode, offset))
+    cut = not rotated and now.st_size < offset
+    begin = 0 if rotated or cut else offset
+    data = _read(path, begin, MOST_READ)
     whole = _whole(data)
     lines.take(data[:whole])
     kept, skipped = lines.result()

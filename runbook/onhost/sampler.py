@@ -49,12 +49,12 @@ def look(ctx: Any, args: Dict[str, Any]) -> Dict[str, Any]:
     return found
 
 
-def _of_server(ctx: Any, args: Dict[str, Any], now: float) -> Dict[str, Outcome]:
+def _of_server(ctx: Any, args: Dict[str, Any], now: float) -> Dict[str, Any]:
     """What is told by the process table and what follows from it."""
     if not (args.get("pid") or args.get("port") or args.get("kernel")):
         return {}
     EYES.forget()
-    found: Dict[str, Outcome] = {}
+    found: Dict[str, Any] = {}
     server = (int(args.get("pid") or 0), int(args.get("start") or 0))
     table = EYES.table.read(None if args.get("full") or server not in EYES.trees else EYES.trees[server])
     found["gpu_tool"] = _gpu_tool(table)
@@ -76,11 +76,12 @@ EYES = Eyes()
 SENT = Sent()
 
 
-def _processes(table: tree.Table, pids: Set[int], args: Dict[str, Any], now: float) -> Dict[str, Outcome]:
+def _processes(table: tree.Table, pids: Set[int], args: Dict[str, Any], now: float) -> Dict[str, Any]:
     if not pids:
         return {"processes": absent("no process of it is left")}
-    rows = EYES.cheap([table[pid] for pid in sorted(pids)[:MOST_PROCESSES]], bool(args.get("threads")))
-    found = {"processes": seen(rows)}
+    shown = sorted((table[pid] for pid in pids), key=lambda stat: (stat.start, stat.pid))[:MOST_PROCESSES]
+    rows = EYES.cheap(sorted(shown), bool(args.get("threads")))
+    found: Dict[str, Any] = {"processes": seen(rows), "left_out": max(0, len(pids) - MOST_PROCESSES)}
     if args.get("full"):
         log = args["log"]["path"] if args.get("log") else ""
         found.update(full_look.look(EYES, rows, table, args.get("folders") or (), log, now))
