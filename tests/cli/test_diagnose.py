@@ -225,3 +225,44 @@ def test_another_user_gets_a_verdict_that_names_what_was_not_to_be_seen(diagnose
     code, answer = diagnose("--pid", str(server.pid), "--for", "5s", target="other")
     assert answer["verdict"] in ("undecided", "slow") and code == EXIT_CODES[answer["verdict"]]
     assert any("not ours" in text or "not permitted" in text or "rights" in text for text in answer["blind"]), answer["blind"]
+
+
+@pytest.mark.slow
+def test_over_ssh_it_is_the_same(diagnose, start, sshd, monkeypatch):
+    monkeypatch.setenv("RUNBOOK_SSH_CONFIG", str(sshd.client_config))
+    port = free_port()
+    start(str(SMALL_SERVER), "--port", str(port), "--load", "60")
+    code, answer = diagnose("--port", str(port), "--for", "5s", target="box")
+    assert (code, answer["verdict"], answer["kind"]) == (4, "slow", "on_track"), answer["reason"]
+
+
+@pytest.mark.slow
+def test_a_deadlock_is_hung_with_its_place(diagnose, start, tmp_path, capsys):
+    """Two locks taken in opposite order, beside nothing else that works."""
+    (tmp_path / "locks.py").write_text(
+        "import threading, time\na, b = threading.Lock(), threading.Lock()\n"
+        "def take(one, other):\n    with one:\n        time.sleep(1)\n        with other:\n            pass\n"
+        "print('two threads', flush=True)\n"
+        "threads = [threading.Thread(target=take, args=pair) for pair in ((a, b), (b, a))]\n"
+        "for thread in threads: thread.start()\nfor thread in threads: thread.join()\n"
+    )
+    server = start(str(tmp_path / "locks.py"))
+    code, answer = diagnose("--pid", str(server.pid), "--for", "90s", "--stall-after", "12s")
+    assert (code, answer["verdict"], answer["kind"]) == (3, "hung", "deadlock"), answer["reason"]
+    assert {row["points_to"] for row in answer["evidence"]} >= {"hung"} and len(answer["evidence"]) >= 2
+    assert exit_code(["judge", answer["run"], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["same"] is True
+
+
+@pytest.mark.slow
+def test_its_live_twin_waits_on_a_lock_whose_holder_works(diagnose, start, tmp_path):
+    """The same main thread in the same place for as long, and a thread that reads a file all the while."""
+    (tmp_path / "big").write_bytes(bytes(1 << 20))
+    (tmp_path / "twin.py").write_text(
+        "import threading, time\nlock = threading.Lock()\n"
+        f"def read():\n    with lock:\n        while True:\n            open({str(tmp_path / 'big')!r}, 'rb').read(); time.sleep(0.2)\n"
+        "threading.Thread(target=read, daemon=True).start()\ntime.sleep(0.5)\nprint('waiting', flush=True)\nlock.acquire()\n"
+    )
+    server = start(str(tmp_path / "twin.py"))
+    code, answer = diagnose("--pid", str(server.pid), "--for", "30s", "--stall-after", "12s")
+    assert (code, answer["verdict"]) == (4, "slow"), answer["reason"]
