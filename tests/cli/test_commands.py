@@ -105,7 +105,7 @@ def test_a_description_has_a_form_for_programs(capsys):
     assert exit_code(["steps", "kill", "--json"]) == 0
     page = json.loads(capsys.readouterr().out)
     keys = {key["path"]: key for key in page["keys"]}
-    assert keys["ladder"]["default"] == ["TERM 15s", "KILL 10s"] and "match[].port" in keys
+    assert keys["tree"]["default"] is True and "match[].port" in keys
     assert set(page["results"]) == set(TABLE["kill"].RESULTS)
 
 
