@@ -24,14 +24,14 @@ def advise(playbook: Playbook, table: Table, profile: Callable[[str], Profile | 
     """Warnings about the steps of a checked playbook. `overrides`: of `-e`, as they were read."""
     values = apply_overrides(playbook.vars, overrides)[0]
     steps = [_known(node, table, playbook, (*layers, values)) for node, layers in _walk((*playbook.steps, *playbook.always), ())]
-    launches = {one.node.id: one for one in steps if one.node.type == "launch"}
+    launches = {one.node.id: one for one in steps if one.node.type in ("launch", "attach")}
     found: list[Diagnostic] = []
     healthy: set[str] = set()
     for one in steps:
         launch = launches.get(_launch_of(one, launches))
         name = str((launch.body if launch else one.body).get("profile") or "generic")
         about = one._replace(
-            launch=launch.body if launch else None,
+            launch=launch.body if launch and launch.node.type == "launch" else None,
             profile=profile(name) if launch and "${{" not in name else None,
             was_healthy=launch is not None and launch.node.id in healthy,
         )
@@ -52,7 +52,7 @@ def _walk(nodes: tuple[Node, ...], layers: Layers) -> Iterator[tuple[StepNode, L
 
 
 def _launch_of(one: About, launches: Mapping[str, About]) -> str:
-    """The launch that a step speaks of: named by one of its keys, else the only one."""
+    """The launched or attached server that a step speaks of: named by one of its keys, else the only one."""
     named = next((one.body[key] for key in ("server", "log", "for", "step") if isinstance(one.body.get(key), str)), None)
     return str(named) if named is not None else next(iter(launches)) if len(launches) == 1 else ""
 

@@ -17,7 +17,7 @@ Warnings = Iterator[tuple[str, str, str, str]]
 
 
 class About(NamedTuple):
-    """A step and what is known of it: its values, its time box as text, and the launch and engine that it speaks of.
+    """A step and what is known of it: its values, its time box as text, and the engine that it speaks of, with the launch if there is one.
 
     `was_healthy`: an earlier step waits until that server is healthy.
     """
@@ -78,7 +78,9 @@ def too_hasty(about: About) -> Warnings:
 def short_box(about: About) -> Warnings:
     """A time box below the stall budget of a phase that every start has: it ends before a doubt can arise."""
     seconds = _seconds(about.box)
-    if about.profile is None or seconds is None or about.was_healthy or "stall_after" in about.body:
+    if about.profile is None or about.launch is None or seconds is None or about.was_healthy:
+        return
+    if about.body.get("stall_after", "auto") != "auto":
         return
     over = [phase for phase in about.profile.phases if not phase.optional and phase.stall > seconds and phase.id != "serving"]
     if over:

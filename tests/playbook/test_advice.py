@@ -101,6 +101,18 @@ def test_a_box_below_the_budget_of_a_phase_that_every_start_has_is_told():
     assert codes("wait_healthy: {server: server, timeout: '${{ vars.t }}'}", more="vars: {t: 1m}\n") == ["short-box"]
 
 
+def test_a_server_that_is_attached_has_a_contract_too_but_may_be_up_already():
+    """Without a profile it is guessed when it runs, so nothing is known before."""
+    head = "  - {id: up, attach: {port: 30000, profile: sglang}}\n  - {id: other, attach: {port: 8000}}\n"
+    assert codes("wait_healthy: {server: up, expect: {body: ok}, timeout: 1m}", before=head) == ["never-matches"]
+    assert codes("wait_healthy: {server: other, expect: {body: ok}, timeout: 1m}", before=head) == []
+
+
+def test_an_author_who_sets_the_stall_budget_may_set_the_box():
+    assert codes("wait_healthy: {server: server, timeout: 4m, stall_after: 1m}") == []
+    assert codes("wait_healthy: {server: server, timeout: 4m, stall_after: auto}") == ["short-box"]
+
+
 def test_a_second_wait_needs_no_time_to_load():
     assert codes("wait_healthy: {server: server}", "wait_healthy: {server: server, timeout: 1m}") == []
 
