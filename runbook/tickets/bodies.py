@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from runbook.tickets.base import File, Request, Upload
@@ -26,6 +26,11 @@ def encoded(request: Request, mask: Callable[[str], str]) -> tuple[bytes | None,
     if request.sign is not None:
         headers |= request.sign(body or b"")
     return body, headers
+
+
+def merged(*several: Mapping[str, str]) -> dict[str, str]:
+    """Headers, the later ones instead of earlier ones of the same name in whatever letters: sent twice, a server reads both as one."""
+    return {name.lower(): value for headers in several for name, value in headers.items()}
 
 
 def as_json(data: Any, mask: Callable[[str], str]) -> bytes:

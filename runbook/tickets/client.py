@@ -24,7 +24,7 @@ import tenacity
 import runbook
 from runbook.model.clock import Clock, SystemClock
 from runbook.tickets.base import Answer, Login, OutcomeUnknown, Refused, Request, TicketError, Unreachable, origin
-from runbook.tickets.bodies import encoded
+from runbook.tickets.bodies import encoded, merged
 from runbook.tickets.said import refusal
 
 TRIES = 5
@@ -111,7 +111,7 @@ class HttpClient:
             what = f"{request.method} {self._mask(url)}"
             if origin(url) != self._origin:
                 raise Refused(f"the tracker points to another host: {self._mask(url)}", "post to that address when it is the right one")
-            answer = self._exchange(request, what, url, content, {**self._login.headers, **headers, **request.headers})
+            answer = self._exchange(request, what, url, content, merged(self._login.headers, headers, request.headers))
             target = answer.headers.get("location")
             if answer.status not in MOVED or not target:
                 break

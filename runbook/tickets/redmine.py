@@ -89,7 +89,7 @@ class Redmine(Tracker):
     def attach(self, client: Client, file: File) -> str:
         """Two steps: the bytes for a token, then the token to the issue. An upload without an issue is dropped by Redmine."""
         url = f"{self.base}/uploads.json?filename={quote(file.name)}"
-        kind = {"Content-Type": "application/octet-stream"}  # anything else is a 406
+        kind = {"content-type": "application/octet-stream"}  # anything else is a 406
         token = client.send(Request(method="POST", url=url, headers=kind, raw=file, repeatable=True)).data["upload"]["token"]
         upload = {"token": token, "filename": file.name, "content_type": file.media}
         client.send(Request(method="PUT", url=self._issue, data={"issue": {"uploads": [upload]}}))

@@ -66,7 +66,9 @@ class Stub:
                 parts = urlsplit(self.path)
                 query = {name: values[-1] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
                 body = self.rfile.read(int(self.headers.get("content-length") or 0))
-                seen = Seen(self.command, parts.path, query, {k.lower(): v for k, v in self.headers.items()}, body)
+                seen = Seen(
+                    self.command, parts.path, query, {k.lower(): ", ".join(self.headers.get_all(k) or ()) for k in self.headers}, body
+                )
                 stub.seen.append(seen)
                 planned = (stub.script.get(self.command) or [None]).pop(0) if stub.script.get(self.command) else None
                 reply = planned if isinstance(planned, tuple) else stub.answer(seen)
