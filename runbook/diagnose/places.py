@@ -67,8 +67,10 @@ def _place(run: Run, stacks: Sequence[StackSample]) -> Place:
     looks = [normalised(stack.frames) for stack in stacks]
     agree = next((count for count, one in enumerate(reversed(looks)) if one != looks[-1]), len(looks))
     words = frame_kind(stacks[-1].frames)
-    # What the kernel says is sure, but for a loop or a lock it says less than the frames: a collective waits in one as well.
-    kind = words if words and (kernel in ("", "loop", "lock", "recv", "timer") or words == "idle") else kernel
+    # What the kernel says is sure, but for a loop or a lock it says less than the frames: a collective waits in one as well. One long
+    # sleep stays a sleep, whatever the function around it is called; short ones belong to whatever is polled.
+    vague = kernel in ("", "loop", "lock", "recv") or (kernel == "timer" and not run.frozen)
+    kind = words if words and (vague or words == "idle") else kernel
     if kind == "waits" and kernel:
         kind = kernel
     return Place(kind, stacks[-1].frames[0], stacks[-1].source, agree >= 2, agree, len(set(looks)) >= 2, looks[-1])

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import itertools
 import statistics
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from runbook.diagnose.motion import rows
+from runbook.diagnose.motion import Key, rows
 from runbook.diagnose.view import View
-from runbook.model.sample import Absent, Blind, Sample, Seen
+from runbook.model.sample import Absent, Blind, Sample, Seen, ThreadSample
 
-DEFAULT_BUDGET_S = 45.0
-"""Of a phase that the profile does not know. Like the budgets of the profiles it is not calibrated on real servers; on small test
-processes it is long enough, since time alone convicts nobody."""
+DEFAULT_BUDGET_S = 30.0
+"""Of a phase that the profile does not know. Like the budgets of the profiles it is not calibrated on real servers. It may be short,
+since time alone convicts nobody, and a tree must have stood still for 40 s besides."""
 PRESSED_PERCENT = 50.0
+PRESSURE_S = 30.0
 SLOW_LINK = 3.0
 SLOW_LINK_FLOOR_S = 1.5
 """A look may wait 1.2 s for its health check, so shorter round trips say nothing about the host."""
@@ -111,13 +113,17 @@ def _blind(sample: Sample) -> bool:
 
 
 def _pressure(view: View) -> tuple[str, ...]:
-    """Why the host counts as pressed, in words; empty when it does not."""
-    recent = [sample for sample in view.samples if sample.t >= view.now - 30.0]
+    """Why the host counts as pressed, in words; empty when it does not, or when that cannot explain the silence.
+
+    A thread that is not even in the run queue does not suffer from a busy host, nor one that waits for no disk from slow disks.
+    """
+    recent = [sample for sample in view.samples if sample.t >= view.now - PRESSURE_S]
     found = []
     readings = [sample.pressure.value for sample in recent if isinstance(sample.pressure, Seen)]
+    suffers = {"cpu": _queued, "io": _in_io}
     for name in ("cpu", "io"):
         highest = max((getattr(one, name) for one in readings), default=0.0)
-        if highest > PRESSED_PERCENT:
+        if highest > PRESSED_PERCENT and suffers[name](recent):
             found.append(f"tasks on the host waited for {name} {highest:.0f} % of the time")
     trips = [sample.link.value for sample in view.samples if isinstance(sample.link, Seen)]
     now = [sample.link.value for sample in recent if isinstance(sample.link, Seen)]
@@ -126,3 +132,23 @@ def _pressure(view: View) -> tuple[str, ...]:
         if lately > max(SLOW_LINK_FLOOR_S, SLOW_LINK * usual):
             found.append(f"round trips take {lately:.1f} s instead of {usual:.1f} s")
     return tuple(found)
+
+
+def _mains(sample: Sample) -> dict[Key, ThreadSample]:
+    """The main threads of the tree, where their times were read."""
+    return {key: thread for key, process in rows(sample).items() for thread in process.threads if thread.tid == process.pid}
+
+
+def _queued(recent: Sequence[Sample]) -> bool:
+    """Whether a main thread waited for a CPU, or nobody could see that it did not."""
+    seen = [(sample.t, mains) for sample in recent if (mains := _mains(sample))]
+    if len(seen) < 2:
+        return True
+    (_, first), (_, last) = seen[0], seen[-1]
+    return any(thread.state == "R" or (key in first and thread.wait_ns > first[key].wait_ns) for key, thread in last.items())
+
+
+def _in_io(recent: Sequence[Sample]) -> bool:
+    """Whether a process was in state D, or nobody could see that none was."""
+    states = [process.state for sample in recent for process in rows(sample).values()]
+    return not states or "D" in states

@@ -69,7 +69,8 @@ def standstill(view: View) -> Standstill:
 def _execution(view: View, everyone: Sequence[Run], frozen: Sequence[Run], spinning: Sequence[Run]) -> list[Proof]:
     if not everyone or len(frozen) + len(spinning) < len(everyone) or view.once(actors):
         return []
-    long_enough = min(HOLD_S, view.once(stall).wall_s) - SLACK_S
+    clock = view.once(stall)
+    long_enough = (min(HOLD_S, clock.budget_s) if clock.overridden else HOLD_S) - SLACK_S
     if any(run.frozen_s < long_enough for run in frozen) or any(_worked(view, run) for run in view.once(execution).runs):
         return []
     seconds = min((run.frozen_s for run in frozen), default=min(run.seconds for run in everyone))

@@ -34,7 +34,6 @@ FRAMES: tuple[tuple[str, str], ...] = (
     ("loop", r"^(?:select|poll) \(\S*selectors\.py|^(?:_?run_once|run_forever) \(\S*asyncio/|^(?:_poll|zmq_poll|poll) \(\S*zmq/"),
     ("loop", r"^serve_forever \(\S*socketserver\.py|^accept \(\S*socket\.py"),
     ("collective", r"\(\S*torch/distributed/(?:distributed_c10d|c10d_logger|rendezvous|elastic/rendezvous)\S*\.py"),
-    ("collective", r"^(?:all_?reduce|all_?gather|reduce_?scatter|broadcast|all_?to_?all|barrier|gather|scatter)\w* \("),
     ("collective", r"^(?:dispatch|combine|internode_dispatch)\w* \(\S*deep_ep/"),
     ("recv", r"^(?:recv\w*|read|readinto|_read_\w+|readline) \(\S*(?:socket|ssl|http/client|urllib3/\S+|requests/\S+|httpcore/\S+)\.py"),
     ("connect", r"^(?:create_connection|connect\w*) \(\S*(?:socket|http/client|connection)\.py"),

@@ -1,0 +1,112 @@
+"""Scenes for the hung rules: a tree that stands still, looked at every two seconds, with a full look every ten.
+
+Each scene is a Story in which one thing is told otherwise: what a thread waits for, who is at the other end, what the log says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from runbook.model.profile import Profile
+from runbook.model.sample import (
+    Absent,
+    IoSample,
+    LockSample,
+    PipeSample,
+    ProcessSample,
+    Seen,
+    SocketSample,
+    StackSample,
+    ThreadSample,
+)
+from tests.diagnose.stories import GENERIC, Story, process
+
+FULL_EVERY_S = 10
+FUTEX, PIPE_READ, PIPE_WRITE, RECV, LOOP, SLEEP, WAIT4 = (
+    "futex_do_wait",
+    "pipe_read",
+    "pipe_write",
+    "wait_woken",
+    "ep_poll",
+    "hrtimer_nanosleep",
+    "do_wait",
+)
+Tell = Callable[[float], dict[str, Any]]
+
+
+def thread(
+    tid: int = 100, wchan: str = FUTEX, *, run_s: float = 1.0, wait_s: float = 0.0, switches: int = 50, state: str = "S"
+) -> ThreadSample:
+    """A thread that has run so long and switched so often."""
+    return ThreadSample(tid=tid, state=state, run_ns=int(run_s * 1e9), wait_ns=int(wait_s * 1e9), switches=switches, wchan=wchan)
+
+
+def proc(pid: int = 100, wchan: str = FUTEX, *, others: tuple[ThreadSample, ...] = (), **more: Any) -> ProcessSample:
+    """A process of which everything was read; its main thread stands at `wchan` unless `run_s` and `switches` go on."""
+    times = {name: more.pop(name) for name in ("run_s", "wait_s", "switches") if name in more}
+    main = thread(pid, wchan, state=more.get("state", "S"), **times)
+    more.setdefault("io", Seen(IoSample(rchar=more.pop("read_so_far", 0), read_bytes=0, wchar=0)))
+    more.setdefault("mapped_weights", Absent())
+    more.setdefault("pipes", Seen(()))
+    more.setdefault("files", Seen(()))
+    more.setdefault("stdin", "null")
+    more.setdefault("age_s", 600.0)
+    more.setdefault("faults", 1000)
+    return process(pid, title=more.pop("title", "python"), threads=(main, *others), **more)
+
+
+def scene(tell: Tell, *, seconds: float = 60.0, every: float = 2.0, profile: Profile = GENERIC, begin: float = 0.0) -> Story:
+    """`tell(second)` gives the sources of each look: `processes`, `log`, and those of a full look, which is taken every ten seconds."""
+    story = Story(profile)
+    second, full_at = begin, -1e9
+    while second <= seconds:
+        sources = tell(second)
+        if second - full_at >= FULL_EVERY_S:
+            full_at = second
+            for name in ("sockets", "locks", "folders", "peers", "kernel"):
+                sources.setdefault(name, Seen(()))
+        else:
+            for name in ("sockets", "locks", "folders", "peers", "kernel"):
+                sources.pop(name, None)
+        story.at(second, **sources)
+        second += every
+    return story
+
+
+def stands(*processes: ProcessSample, **sources: Any) -> Tell:
+    """The same at every look."""
+    return lambda second: {"processes": list(processes or (proc(),)), **sources}
+
+
+def stack(pid: int, *frames: str, look: int = 1, rank: int | None = None, source: str = "py-spy") -> StackSample:
+    """The stack of a main thread, innermost frame first."""
+    return StackSample(pid=pid, tid=pid, rank=rank, source=source, frames=frames, main=True, look=look)
+
+
+def stacks_at(second: float, *taken: StackSample, first: float = 14.0, again: float = 24.0) -> dict[str, Any]:
+    """Stacks taken twice, ten seconds apart."""
+    if second == first:
+        return {"stacks": Seen(taken)}
+    return {"stacks": Seen(tuple(_second(one) for one in taken))} if second == again else {}
+
+
+def _second(one: StackSample) -> StackSample:
+    return StackSample(pid=one.pid, tid=one.tid, rank=one.rank, source=one.source, frames=one.frames, main=True, look=2)
+
+
+def pipe(fd: int, end: str, *, peers: tuple[int, ...] = (), fill: int = 0, known: bool = True) -> PipeSample:
+    """An end of a pipe with a capacity of 64 KiB."""
+    return PipeSample(fd=fd, end=end, name="pipe:[77]", fill=fill, capacity=65536, peers=peers, peers_known=known)
+
+
+def connection(
+    pid: int = 100, *, peer_pid: int | None = None, received: int | None = 5000, state: str = "ESTAB", peer: str = "10.0.0.7:443"
+) -> SocketSample:
+    """A TCP connection of the tree."""
+    return SocketSample(pid=pid, local="10.0.0.5:41000", peer=peer, state=state, received=received, sent=100, peer_pid=peer_pid)
+
+
+def lock_file(path: str = "/cache/torch_extensions/rotary/lock", *, age_s: float = 90_000.0, holder: int | None = None) -> LockSample:
+    """A lock by existence."""
+    return LockSample(path=path, kind="file", holder=holder, holder_known=True, age_s=age_s)

@@ -1,0 +1,67 @@
+"""child_dead: somebody waits for a child that is dead; beside it zombies that harm nobody."""
+
+from __future__ import annotations
+
+from runbook.model.sample import Seen
+from tests.diagnose.scenes import FUTEX, PIPE_READ, SLEEP, connection, proc, scene, stands
+
+
+def state(story, **question):
+    return story.judge(about="state", **question)
+
+
+def zombie(code: int | None = 1, title: str = "python", **more):
+    return proc(101, "", ppid=100, state="Z", title=title, exit_code=code, **more)
+
+
+def polls(second: float, **more):
+    return proc(wchan=SLEEP, run_s=second / 200, switches=int(second * 5), **more)
+
+
+def test_a_failed_child_whose_parent_polls_and_prints_heartbeats_is_named() -> None:
+    def tell(second: float):
+        return {"processes": [polls(second), zombie()], "log": f"Waiting for 1 core engine proc: {int(second)}\n"}
+
+    assert state(scene(tell, seconds=10)) is None
+    verdict = state(scene(tell, seconds=16))
+    assert (verdict.verdict, verdict.kind, verdict.rule, verdict.culprit.pid) == ("hung", "child_dead", "child_dead", 101)
+    assert "ended with code 1" in verdict.reason
+
+
+def test_a_queue_of_a_killed_producer() -> None:
+    verdict = state(scene(stands(proc(wchan=PIPE_READ), zombie(-9)), seconds=16))
+    assert verdict.kind == "child_dead" and "signal 9" in verdict.reason
+
+
+def test_a_zombie_beside_a_parent_that_reads_weights_is_harmless() -> None:
+    story = scene(lambda second: {"processes": [proc(read_so_far=int(second * 300_000)), zombie()]}, seconds=60)
+    assert state(story, final=True).verdict == "slow"
+
+
+def test_a_zombie_beside_a_parent_that_computes_is_harmless() -> None:
+    assert state(scene(lambda second: {"processes": [proc(run_s=second * 0.8), zombie()]}, seconds=600), final=True).verdict != "hung"
+
+
+def test_a_zombie_beside_another_child_that_works_is_harmless() -> None:
+    def tell(second: float):
+        return {"processes": [polls(second), zombie(), proc(102, "", ppid=100, run_s=second * 0.5)]}
+
+    assert state(scene(tell, seconds=600), final=True).verdict != "hung"
+
+
+def test_a_parent_that_sleeps_for_a_given_time_comes_back() -> None:
+    assert state(scene(stands(proc(wchan=SLEEP), zombie()), seconds=60)) is None
+
+
+def test_a_parent_that_reads_from_another_host_does_not_wait_for_the_zombie() -> None:
+    assert state(scene(stands(proc(wchan="wait_woken"), zombie(), sockets=Seen((connection(),))), seconds=60)) is None
+
+
+def test_a_helper_that_ended_well_proves_nothing_while_its_parent_polls() -> None:
+    assert state(scene(lambda second: {"processes": [polls(second), zombie(0)]}, seconds=600), final=True).verdict == "undecided"
+
+
+def test_a_worker_that_ended_well_and_whose_parent_stands_still_takes_the_whole_budget() -> None:
+    tell = stands(proc(wchan=FUTEX), zombie(0))
+    assert state(scene(tell, seconds=24)) is None
+    assert state(scene(tell, seconds=60)).kind == "child_dead"

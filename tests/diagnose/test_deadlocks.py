@@ -1,0 +1,211 @@
+"""deadlock: everybody waits for another one here. Beside it its live twins, which look the same from outside."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from runbook.model.sample import Blind, CheckSample, GpuSample, PressureSample, Seen
+from tests.diagnose.scenes import FUTEX, LOOP, SLEEP, WAIT4, connection, proc, scene, stack, stacks_at, stands, thread
+from tests.diagnose.stories import READY, SGLANG, answer, listener
+
+
+def state(story, **question):
+    return story.judge(about="state", **question)
+
+
+def chatty(second: float):
+    """A metrics thread that wakes, burns a little and logs a number."""
+    metrics = thread(201, SLEEP, run_s=second * 0.02, switches=int(second * 3))
+    return {"processes": [proc(others=(metrics,))], "log": f"metrics: queue={int(second * 7) % 13}\n"}
+
+
+def test_a_tree_that_executes_nothing_at_a_lock_is_a_deadlock_once_its_budget_is_spent() -> None:
+    assert state(scene(stands(), seconds=36)) is None
+    verdict = state(scene(stands(), seconds=44))
+    assert (verdict.verdict, verdict.kind, verdict.rule, verdict.confidence) == ("hung", "deadlock", "deadlock", "strong")
+    assert verdict.culprit.pid == 100
+    assert {row.signal for row in verdict.evidence} >= {"frozen_threads", "bytes_moved", "place", "stall_clock"}
+
+
+def test_a_chatty_metrics_thread_only_slows_the_stall_clock() -> None:
+    assert state(scene(chatty, seconds=50)) is None
+    assert state(scene(chatty, seconds=66)).kind == "deadlock"
+
+
+def test_a_thread_that_computes_beside_the_waiting_main_thread_is_a_worker() -> None:
+    def tell(second: float):
+        return {"processes": [proc(others=(thread(201, "", run_s=second * 0.5, state="R"),))]}
+
+    assert state(scene(tell, seconds=600), final=True).verdict == "undecided"
+
+
+def test_a_thread_that_hardly_gets_a_turn_on_a_busy_host_works_too() -> None:
+    def tell(second: float):
+        return {"processes": [proc(others=(thread(201, "", run_s=second * 0.03, wait_s=second * 0.9),))]}
+
+    assert state(scene(tell, seconds=300), final=True).verdict == "undecided"
+
+
+def test_bytes_read_by_another_thread_are_progress() -> None:
+    """A pool that reads with pread: no offset moves, the main thread stands."""
+    story = scene(lambda second: {"processes": [proc(read_so_far=int(second * 300_000))]}, seconds=200)
+    assert state(story, final=True).verdict == "slow"
+
+
+def test_a_trickle_under_the_floor_keeps_its_process_from_being_called_hung() -> None:
+    story = scene(lambda second: {"processes": [proc(read_so_far=int(second * 21_000), switches=int(second / 3))]}, seconds=300)
+    assert (state(story, final=True).verdict, state(story, final=True).kind) == ("slow", "crawling")
+
+
+def test_progress_under_every_floor_before_it_stood_still_does_not_spend_the_time_that_proof_needs() -> None:
+    """It wrote below the floor for a minute and has stood for twenty seconds."""
+    story = scene(lambda second: {"processes": [proc(switches=int(min(second, 60)))]}, seconds=80)
+    assert state(story) is None
+
+
+def test_a_sleep_ends_by_itself() -> None:
+    assert state(scene(stands(proc(wchan=SLEEP)), seconds=900), final=True).verdict == "undecided"
+
+
+def test_an_unknown_wait_may_be_a_sleep() -> None:
+    assert state(scene(stands(proc(wchan="0")), seconds=900), final=True).verdict == "undecided"
+
+
+def test_an_event_loop_waits_for_whatever_comes() -> None:
+    assert state(scene(stands(proc(wchan=LOOP)), seconds=900), final=True).verdict == "undecided"
+
+
+@pytest.mark.parametrize("unseen", ["sockets", "io", "log", "counters"])
+def test_where_a_source_of_progress_cannot_be_read_nobody_is_hung(unseen: str) -> None:
+    def tell(second: float):
+        sources = {"processes": [proc(io=Blind("not permitted") if unseen == "io" else proc().io)]}
+        if unseen == "sockets":
+            sources["sockets"] = Blind("not permitted")
+        if unseen == "counters":
+            sources["sockets"] = Seen((connection(peer_pid=100, received=None),))
+        return sources
+
+    story = scene(tell, seconds=900)
+    if unseen == "log":
+        for index, sample in enumerate(story.samples):
+            story.samples[index] = msgspec.structs.replace(sample, log=Blind("permission denied"))
+    verdict = state(story, final=True)
+    assert verdict.verdict == "undecided"
+
+
+def test_a_connection_to_another_host_may_bring_what_it_waits_for() -> None:
+    """A download thread waits in a receive; its peer is on another host, and whether that works nobody can see here."""
+    tree = proc(others=(thread(201, "wait_woken"),))
+    assert state(scene(stands(tree, sockets=Seen((connection(),))), seconds=900), final=True).verdict == "undecided"
+
+
+def test_an_idle_connection_that_nobody_reads_is_no_excuse() -> None:
+    assert state(scene(stands(proc(), sockets=Seen((connection(),))), seconds=60)).kind == "deadlock"
+
+
+def test_a_process_that_listens_may_be_an_idle_server() -> None:
+    """Its main thread joins the thread that serves."""
+    waits = Seen((connection(state="LISTEN", peer="0.0.0.0:0", received=0),))
+    assert (
+        state(scene(stands(proc(others=(thread(201, "inet_csk_accept"),)), sockets=waits), seconds=900), final=True).verdict == "undecided"
+    )
+
+
+def test_a_ready_server_without_a_request_is_idle() -> None:
+    story = scene(
+        lambda second: {"processes": [proc()], "log": READY if second == 0 else "", "listeners": listener()}, seconds=900, profile=SGLANG
+    )
+    assert story.judge(final=True).verdict == "undecided"
+    assert state(story, final=True).verdict == "passed"
+
+
+def test_a_ready_server_that_leaves_a_check_unanswered_has_no_such_excuse() -> None:
+    late = Seen(CheckSample(url="http://127.0.0.1:30000/health", outcome="timeout", latency_s=30.0))
+
+    def tell(second: float):
+        return {"processes": [proc()], "log": READY if second == 0 else "", "check": late, "listeners": listener()}
+
+    assert scene(tell, seconds=260, profile=SGLANG).judge().kind == "deadlock"
+
+
+def test_a_good_answer_is_life() -> None:
+    story = scene(stands(proc(), check=answer(404, path="/x"), listeners=listener()), seconds=200)
+    assert story.judge(final=True).verdict != "hung"
+
+
+def test_a_503_is_judged_by_what_the_threads_do() -> None:
+    """Long prefill: the health check fails while a thread computes. A deadlock: it fails as well."""
+    busy = scene(lambda second: {"processes": [proc(run_s=second * 0.9)], "check": answer(503), "listeners": listener()}, seconds=300)
+    assert busy.judge(final=True).verdict != "hung"
+    assert scene(stands(proc(), check=answer(503), listeners=listener()), seconds=120).judge().kind == "deadlock"
+
+
+def test_a_parent_that_only_looks_after_its_child_leaves_the_blame_to_it() -> None:
+    child = proc(101, ppid=100)
+    verdict = state(scene(stands(proc(wchan=WAIT4), child), seconds=60))
+    assert (verdict.kind, verdict.culprit.pid) == ("deadlock", 101)
+
+
+def test_workers_without_a_task_below_a_parent_that_polls_are_not_hung() -> None:
+    """The parent waits for something far away, the pool for tasks: everything but the parent stands at a lock."""
+    story = scene(
+        lambda second: {"processes": [proc(wchan=SLEEP, run_s=second / 100, switches=int(second)), proc(101, ppid=100)]}, seconds=900
+    )
+    assert state(story, final=True).verdict == "undecided"
+
+
+def test_a_worker_is_innocent_by_its_stack_when_it_waits_for_a_task() -> None:
+    def tell(second: float):
+        idle = stack(101, "SimpleQueue.get (multiprocessing/queues.py:386)", "worker (multiprocessing/pool.py:114)")
+        taken = stacks_at(second, idle, stack(100, "poll_remote (app.py:9)"))
+        return {"processes": [proc(wchan=SLEEP, run_s=second / 100, switches=int(second)), proc(101, ppid=100)], **taken}
+
+    assert state(scene(tell, seconds=900), final=True).verdict == "undecided"
+
+
+def test_another_process_that_wakes_now_and_then_doubles_the_time() -> None:
+    def tell(second: float):
+        return {"processes": [proc(), proc(101, SLEEP, ppid=100, switches=int(second * 2), run_s=second / 200)]}
+
+    assert state(scene(tell, seconds=56)) is None
+    verdict = state(scene(tell, seconds=70))
+    assert (verdict.kind, verdict.confidence) == ("deadlock", "likely")
+
+
+PRESSED = Seen(PressureSample(cpu=80.0, io=0.0, memory=0.0))
+
+
+def test_a_host_under_pressure_gets_twice_the_budget_and_the_verdict_says_so() -> None:
+    def tell(second: float):
+        launcher = proc(50, SLEEP, run_s=second / 100, wait_s=second / 10, switches=int(second))
+        return {"processes": [launcher, proc(ppid=50, rank=0)], "pressure": PRESSED}
+
+    assert state(scene(tell, seconds=56)) is None
+    assert "cpu 80 %" in state(scene(tell, seconds=130)).reason
+
+
+def test_pressure_is_no_excuse_for_threads_that_were_not_even_in_the_run_queue() -> None:
+    assert state(scene(stands(proc(), pressure=PRESSED), seconds=44)).kind == "deadlock"
+
+
+def test_the_author_can_set_the_budget() -> None:
+    assert state(scene(stands(), seconds=16), stall_after_s=15).kind == "deadlock"
+    assert state(scene(stands(), seconds=300), stall_after_s=600) is None
+
+
+def test_a_gpu_that_may_compute_doubles_the_time() -> None:
+    def tell(second: float):
+        taken = stacks_at(second, stack(100, "synchronize (torch/cuda/__init__.py:985)"))
+        return {"processes": [proc(wchan="0")], "gpus": Seen((GpuSample(index=0, name="g", used=9, total=99, utilisation=100),)), **taken}
+
+    assert state(scene(tell, seconds=56)) is None
+    assert state(scene(tell, seconds=64)).confidence == "likely"
+
+
+def test_silence_of_an_hour_without_thread_times_stays_undecided() -> None:
+    story = scene(stands(proc(wchan=FUTEX)), seconds=3600, every=30)
+    for index, sample in enumerate(story.samples):
+        rows = tuple(msgspec.structs.replace(one, threads=()) for one in sample.processes.value)
+        story.samples[index] = msgspec.structs.replace(sample, processes=Seen(rows))
+    assert state(story, final=True).verdict == "undecided"

@@ -1,0 +1,95 @@
+"""blocked_peer: a partner that is dead, stopped, silent or out of reach; beside it partners that are merely slow."""
+
+from __future__ import annotations
+
+from runbook.model.sample import Seen
+from tests.diagnose.scenes import FUTEX, PIPE_READ, RECV, SLEEP, connection, pipe, proc, scene, stands
+
+
+def state(story, **question):
+    return story.judge(about="state", **question)
+
+
+def with_peer(peer, **more):
+    reader = proc(wchan=RECV)
+    return stands(reader, sockets=Seen((connection(peer_pid=peer.pid),)), peers=Seen((peer,)), **more)
+
+
+def test_a_partner_outside_the_tree_that_stands_still_too_is_named() -> None:
+    peer = proc(900, FUTEX, title="weights-cache")
+    assert state(scene(with_peer(peer), seconds=30)) is None
+    verdict = state(scene(with_peer(peer), seconds=62))
+    assert (verdict.verdict, verdict.kind, verdict.rule, verdict.culprit.pid) == ("hung", "blocked_peer", "blocked_peer", 900)
+
+
+def test_a_partner_that_works_excuses_who_waits_for_it() -> None:
+    def tell(second: float):
+        peer = proc(900, "", run_s=second * 0.5, state="R")
+        return {"processes": [proc(wchan=RECV)], "sockets": Seen((connection(peer_pid=900),)), "peers": Seen((peer,))}
+
+    assert state(scene(tell, seconds=900), final=True).verdict == "undecided"
+
+
+def test_a_slow_download_moves_only_its_byte_counters() -> None:
+    def tell(second: float):
+        peer = proc(900, SLEEP, run_s=second / 50, switches=int(second))
+        return {
+            "processes": [proc(wchan=RECV, run_s=second / 100, switches=int(second))],
+            "sockets": Seen((connection(peer_pid=900, received=int(second * 200_000)),)),
+            "peers": Seen((peer,)),
+        }
+
+    verdict = state(scene(tell, seconds=300), final=True)
+    assert verdict.verdict == "slow" and "network" in verdict.progress
+
+
+def test_a_stopped_partner_is_decisive() -> None:
+    verdict = state(scene(with_peer(proc(900, state="T")), seconds=22))
+    assert (verdict.kind, verdict.culprit.pid, verdict.culprit.note.split(",")[0]) == ("blocked_peer", 900, "stopped")
+
+
+def test_a_partner_that_was_stopped_for_a_moment_is_not() -> None:
+    def tell(second: float):
+        peer = proc(900, state="T" if second < 11 else "S", run_s=second, switches=int(second))
+        return {"processes": [proc(wchan=RECV)], "sockets": Seen((connection(peer_pid=900),)), "peers": Seen((peer,))}
+
+    assert state(scene(tell, seconds=22)) is None
+
+
+def test_a_partner_that_cannot_be_seen_leaves_it_undecided() -> None:
+    assert state(scene(stands(proc(wchan=RECV), sockets=Seen((connection(),))), seconds=900), final=True).verdict == "undecided"
+
+
+def test_a_pipe_whose_writer_hangs_names_the_writer() -> None:
+    reader = proc(wchan=PIPE_READ, pipes=Seen((pipe(5, "read", peers=(101,)),)))
+    verdict = state(scene(stands(reader, proc(101, FUTEX, ppid=100)), seconds=62))
+    assert (verdict.kind, verdict.culprit.pid) == ("blocked_peer", 101)
+
+
+def test_a_pipe_whose_writer_computes_is_no_hang() -> None:
+    def tell(second: float):
+        reader = proc(wchan=PIPE_READ, pipes=Seen((pipe(5, "read", peers=(101,)),)))
+        return {"processes": [reader, proc(101, "", ppid=100, run_s=second * 0.6)]}
+
+    assert state(scene(tell, seconds=900), final=True).verdict == "undecided"
+
+
+def attempt(second: float):
+    """It wakes to look whether its attempt to connect has come through."""
+    return {
+        "processes": [proc(wchan=SLEEP, run_s=second / 200, switches=int(second))],
+        "sockets": Seen((connection(state="SYN-SENT", received=0, peer="172.17.0.9:29500"),)),
+    }
+
+
+def test_an_attempt_to_connect_without_any_answer_is_a_blocked_peer_after_a_minute() -> None:
+    assert state(scene(attempt, seconds=56)) is None
+    assert "172.17.0.9:29500" in state(scene(attempt, seconds=70)).reason
+
+
+def test_attempts_that_come_through_are_not() -> None:
+    def tell(second: float):
+        state_now = "SYN-SENT" if second < 25 else "ESTAB"
+        return {**attempt(second), "sockets": Seen((connection(state=state_now, received=0),))}
+
+    assert state(scene(tell, seconds=90)) is None

@@ -1,0 +1,183 @@
+"""rank_died, rank_missing, rank_desync: what the ranks say together, and who is named."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from runbook.diagnose.ranks import rank_desync
+from runbook.model.sample import CollectiveSample, Seen
+from tests.diagnose.scenes import FUTEX, SLEEP, WAIT4, proc, scene, stack, stacks_at
+
+REDUCE = (
+    "all_reduce (torch/distributed/distributed_c10d.py:2501)",
+    "wrapper (torch/distributed/c10d_logger.py:81)",
+    "forward (model.py:7)",
+)
+BROADCAST = (
+    "broadcast (torch/distributed/distributed_c10d.py:2150)",
+    "wrapper (torch/distributed/c10d_logger.py:81)",
+    "forward (model.py:9)",
+)
+USER = ("wait (threading.py:327)", "next_batch (data.py:40)", "forward (model.py:7)")
+
+
+def state(story, **question):
+    return story.judge(about="state", **question)
+
+
+def rank(number: int, **more):
+    return proc(101 + number, more.pop("wchan", FUTEX), ppid=100, rank=number, title=f"sglang::scheduler_TP{number}", **more)
+
+
+def parent(second: float = 0.0, **more):
+    return proc(wchan=WAIT4, **more)
+
+
+def group(second: float, places: dict[int, tuple[str, ...]], bar: str = "step 7/100 done"):
+    taken = stacks_at(second, *(stack(101 + number, *frames, rank=number) for number, frames in places.items()))
+    return {"processes": [parent(), *(rank(number) for number in places)], "log": f"{bar}\n" if second == 0 else "", **taken}
+
+
+def test_a_rank_in_another_collective_is_named() -> None:
+    places = {0: REDUCE, 1: REDUCE, 2: BROADCAST, 3: REDUCE}
+    verdict = state(scene(lambda second: group(second, places), seconds=60))
+    assert (verdict.verdict, verdict.kind, verdict.rule, verdict.culprit.rank) == ("hung", "rank_desync", "rank_desync", 2)
+    assert "ranks 0, 1, 3 in all_reduce; rank 2 in broadcast" in verdict.reason
+
+
+def test_a_rank_outside_the_collective_is_named() -> None:
+    verdict = state(scene(lambda second: group(second, {0: REDUCE, 1: USER, 2: REDUCE, 3: REDUCE}), seconds=60))
+    assert (verdict.kind, verdict.culprit.rank) == ("rank_desync", 1)
+
+
+def test_where_it_is_even_nobody_is_named() -> None:
+    verdict = state(scene(lambda second: group(second, {0: REDUCE, 1: BROADCAST, 2: REDUCE, 3: BROADCAST}), seconds=60))
+    assert (verdict.kind, verdict.culprit) == ("rank_desync", None)
+
+
+def test_without_a_counter_that_stands_it_is_a_deadlock_that_names_the_odd_rank() -> None:
+    verdict = state(scene(lambda second: group(second, {0: REDUCE, 1: REDUCE, 2: USER, 3: REDUCE}, bar=""), seconds=60))
+    assert (verdict.kind, verdict.culprit.rank) == ("deadlock", 2)
+
+
+def test_all_ranks_in_one_collective_are_a_deadlock() -> None:
+    verdict = state(scene(lambda second: group(second, dict.fromkeys(range(4), REDUCE)), seconds=60))
+    assert verdict.kind == "deadlock"
+
+
+@pytest.mark.parametrize("works", ["computes", "reads", "sleeps"])
+def test_a_rank_that_does_something_while_the_others_wait_is_slow(works: str) -> None:
+    def tell(second: float):
+        odd = {
+            "computes": lambda: rank(3, run_s=second * 0.5, wchan=""),
+            "reads": lambda: rank(3, read_so_far=int(second * 300_000)),
+            "sleeps": lambda: rank(3, wchan=SLEEP),
+        }[works]()
+        told = group(second, {0: REDUCE, 1: REDUCE, 2: REDUCE, 3: USER})
+        return {**told, "processes": [*told["processes"][:-1], odd]}
+
+    assert state(scene(tell, seconds=400), final=True).verdict != "hung"
+
+
+def numbers(second: float, sequence: dict[int, int], step: int = 0):
+    asked = {12: 1, 22: 2}.get(int(second))
+    found = tuple(
+        CollectiveSample(
+            group="tp", rank=number, source="ras", sequence=value + (step if asked == 2 else 0), operation="AllReduce", look=asked
+        )
+        for number, value in sequence.items()
+        if asked
+    )
+    told = group(second, {}, bar="")
+    told["processes"] = [parent(), *(rank(number) for number in sequence)]
+    return {**told, **({"collectives": Seen(found)} if found else {})}
+
+
+def test_sequence_numbers_that_stand_apart_are_decisive() -> None:
+    verdict = state(scene(lambda second: numbers(second, {0: 51, 1: 51, 2: 50, 3: 51}), seconds=24))
+    assert (verdict.kind, verdict.culprit.rank) == ("rank_desync", 2)
+
+
+def test_sequence_numbers_that_rise_are_progress() -> None:
+    story = scene(lambda second: numbers(second, {0: 51, 1: 51, 2: 50, 3: 51}, step=1), seconds=24)
+    assert state(story, final=True).verdict == "slow"
+
+
+def test_fewer_ranks_than_there_should_be_name_the_one_that_never_came() -> None:
+    story = scene(lambda second: {"processes": [parent(), rank(0), rank(1), rank(3)]}, seconds=16)
+    assert state(story) is None
+    verdict = state(story, ranks=4)
+    assert (verdict.kind, verdict.rule, verdict.culprit.rank) == ("rank_missing", "rank_missing", 2)
+
+
+def test_a_rank_that_is_still_being_started_is_not_missing() -> None:
+    def tell(second: float):
+        imports = proc(150, "", ppid=100, run_s=second * 0.1, switches=int(second))
+        return {"processes": [parent(), rank(0), rank(1), imports]}
+
+    assert state(scene(tell, seconds=40), ranks=3) is None
+
+
+def test_a_launcher_that_still_reads_before_it_starts_the_last_rank_is_progress() -> None:
+    story = scene(lambda second: {"processes": [proc(read_so_far=int(second * 200_000)), rank(0), rank(1)]}, seconds=40)
+    assert state(story, ranks=3) is None
+
+
+def died(second: float, at: float = 6.0, code: int | None = -9, **more):
+    dead = proc(103, "", ppid=100, state="Z", title="sglang::schedul", exit_code=code)
+    return {"processes": [parent(), rank(0), rank(1), rank(2) if second < at else dead], **more}
+
+
+def test_a_rank_that_was_killed_is_a_crash_within_seconds() -> None:
+    assert state(scene(died, seconds=8)) is None
+    verdict = state(scene(died, seconds=10))
+    assert (verdict.verdict, verdict.kind, verdict.rule, verdict.culprit.rank) == ("crashed", "rank_died", "rank_died", 2)
+
+
+def test_a_rank_that_died_before_anybody_looked_is_known_by_its_peers() -> None:
+    verdict = state(scene(lambda second: died(second, at=-1), seconds=6), ranks=3)
+    assert (verdict.kind, verdict.culprit.rank) == ("rank_died", 2)
+
+
+def test_a_rank_that_is_replaced_is_no_crash() -> None:
+    def tell(second: float):
+        told = died(second)
+        again = proc(160, FUTEX, ppid=100, rank=2, title="sglang::scheduler_TP2", run_s=second)
+        return {"processes": [*told["processes"], *([again] if second > 8 else [])]}
+
+    assert state(scene(tell, seconds=20)) is None
+
+
+def test_ranks_that_end_well_while_the_rest_works_are_no_crash() -> None:
+    def tell(second: float):
+        told = died(second, code=0)
+        return {"processes": [proc(read_so_far=int(second * 300_000)), *told["processes"][1:]]}
+
+    assert state(scene(tell, seconds=40)) is None
+
+
+def test_a_child_of_a_rank_inherits_its_number_and_is_not_the_rank() -> None:
+    def tell(second: float):
+        helper = proc(140, "", ppid=101, rank=0, title="python", state="Z" if second > 4 else "S", exit_code=1 if second > 4 else None)
+        return {"processes": [proc(read_so_far=int(second * 300_000)), rank(0), rank(1), helper]}
+
+    assert state(scene(tell, seconds=30)) is None
+
+
+@pytest.mark.parametrize("world", [4, 8])
+def test_of_seeded_groups_the_named_rank_is_the_right_one(world: int) -> None:
+    """At least 95 %, otherwise nobody: here all of those that are named."""
+    rng = random.Random(world)
+    named = wrong = 0
+    for _ in range(20):
+        odd = rng.randrange(world)
+        places = {number: REDUCE for number in range(world)} | {odd: rng.choice([BROADCAST, USER])}
+        if rng.random() < 0.3:
+            places[(odd + 1) % world] = rng.choice([BROADCAST, USER])
+        verdict = state(scene(lambda second, places=places: group(second, places), seconds=60))
+        assert verdict.kind == rank_desync.__name__
+        named += verdict.culprit is not None
+        wrong += verdict.culprit is not None and verdict.culprit.rank != odd and places[verdict.culprit.rank] is REDUCE
+    assert named >= 10 and wrong == 0

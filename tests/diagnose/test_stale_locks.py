@@ -1,0 +1,77 @@
+"""stale_lock: a lock file whose maker is gone; beside it locks that somebody holds."""
+
+from __future__ import annotations
+
+from runbook.model.sample import LockSample, Seen
+from tests.diagnose.scenes import FUTEX, SLEEP, lock_file, proc, scene, stack, stacks_at
+
+
+def state(story, **question):
+    return story.judge(about="state", **question)
+
+
+def polling(lock: LockSample, *more, **sources):
+    def tell(second: float):
+        found = {"processes": [proc(wchan=SLEEP, run_s=second / 200, switches=int(second * 10)), *more], "locks": Seen((lock,))}
+        return {**found, **{name: value(second) for name, value in sources.items()}}
+
+    return tell
+
+
+def test_a_lock_file_older_than_every_process_is_named_within_seconds() -> None:
+    verdict = state(scene(polling(lock_file()), seconds=14))
+    assert (verdict.verdict, verdict.kind, verdict.rule) == ("hung", "stale_lock", "stale_lock")
+    assert "rm /cache/torch_extensions/rotary/lock" in verdict.next[0]
+
+
+def test_a_lock_that_is_younger_than_the_server_may_be_its_own() -> None:
+    assert state(scene(polling(lock_file(age_s=300)), seconds=60)) is None
+
+
+def test_a_lock_that_somebody_has_open_is_held() -> None:
+    assert state(scene(polling(lock_file(holder=4000)), seconds=60)) is None
+
+
+def test_a_lock_whose_holder_cannot_be_seen_is_not_called_stale() -> None:
+    unseen = LockSample(path="/nfs/cache/lock", kind="file", holder=None, holder_known=False, age_s=90_000.0)
+    assert state(scene(polling(unseen), seconds=60)) is None
+
+
+def test_a_lock_beside_a_compiler_is_in_use() -> None:
+    compiler = proc(101, "", ppid=100, title="cicc")
+    assert state(scene(polling(lock_file(), compiler), seconds=60)) is None
+
+
+def test_a_lock_beside_a_parent_that_computes_is_nobodys_wait() -> None:
+    def tell(second: float):
+        return {"processes": [proc(run_s=second * 0.9)], "locks": Seen((lock_file(),))}
+
+    assert state(scene(tell, seconds=300), final=True).verdict != "hung"
+
+
+def test_files_that_a_lock_library_leaves_behind_prove_nothing_at_once() -> None:
+    left = lock_file("/root/.cache/huggingface/hub/.locks/models--m/4a5b.lock")
+    assert state(scene(polling(left), seconds=24)) is None
+
+
+def test_such_a_file_is_meant_where_the_stack_says_so() -> None:
+    left = lock_file("/root/.cache/m/download.lock")
+    taken = lambda second: stacks_at(second, stack(100, "SoftFileLock.acquire (filelock/_api.py:250)")).get("stacks", Seen(()))  # noqa: E731
+    assert state(scene(polling(left, stacks=taken), seconds=26)).kind == "stale_lock"
+
+
+def test_a_lock_of_the_kernel_with_a_working_holder_is_no_stale_lock() -> None:
+    def tell(second: float):
+        held = LockSample(path="/m/model.lock", kind="flock", waiters=(100,), holder=101, holder_known=True)
+        holder = proc(101, "", ppid=100, read_so_far=int(second * 300_000))
+        return {"processes": [proc(wchan="locks_lock_inode_wait"), holder], "locks": Seen((held,))}
+
+    assert state(scene(tell, seconds=200), final=True).verdict == "slow"
+
+
+def test_a_lock_of_the_kernel_whose_holder_hangs_names_the_holder() -> None:
+    held = LockSample(path="/m/model.lock", kind="flock", waiters=(100,), holder=101, holder_known=True)
+    story = scene(
+        lambda second: {"processes": [proc(wchan="locks_lock_inode_wait"), proc(101, FUTEX, ppid=100)], "locks": Seen((held,))}, seconds=60
+    )
+    assert (state(story).kind, state(story).culprit.pid) == ("deadlock", 101)

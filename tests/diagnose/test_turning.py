@@ -1,0 +1,156 @@
+"""spin and livelock: it runs, and nothing comes of it; beside them those that run and get somewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from runbook.model.sample import EngineSample, Seen
+from tests.diagnose.scenes import FUTEX, SLEEP, proc, scene, stack, stacks_at, stands
+from tests.diagnose.stories import answer, listener
+
+
+def state(story, **question):
+    return story.judge(about="state", **question)
+
+
+def burns(second: float, pid: int = 100, **more):
+    return proc(pid, "", state="R", run_s=second * 0.3, wait_s=second * 0.65, **more)
+
+
+def four_looks(second: float, *frames: str, pid: int = 100):
+    return {**stacks_at(second, stack(pid, *frames)), **stacks_at(second, stack(pid, *frames), first=60, again=70)}
+
+
+def spins(frame: str = "wait_for_completion (engine.py:9)", **more):
+    return lambda second: {"processes": [burns(second, **more)], **four_looks(second, frame)}
+
+
+def test_a_core_spent_at_one_place_that_waits_is_a_spin_after_four_looks() -> None:
+    assert state(scene(spins(), seconds=68)) is None
+    verdict = state(scene(spins(), seconds=76))
+    assert (verdict.verdict, verdict.kind, verdict.rule) == ("hung", "spin", "spin")
+
+
+def test_a_spin_on_a_busy_host_wants_a_core_and_hardly_gets_one() -> None:
+    def tell(second: float):
+        return {
+            "processes": [proc(100, "", state="R", run_s=second * 0.05, wait_s=second * 0.93)],
+            **four_looks(second, "spin_until (e.py:1)"),
+        }
+
+    assert state(scene(tell, seconds=76)).kind == "spin"
+
+
+@pytest.mark.parametrize("frame", ["svd (numpy/linalg.py:1681)", "match (re.py:190)", "<genexpr> (parse.py:3)", "join (posixpath.py:71)"])
+def test_one_long_native_call_at_one_place_is_not_called_a_spin(frame: str) -> None:
+    assert state(scene(spins(frame), seconds=600), final=True).verdict == "undecided"
+
+
+def test_a_thread_that_takes_and_gives_back_memory_computes() -> None:
+    def tell(second: float):
+        return {"processes": [burns(second, faults=int(second * 500))], **four_looks(second, "wait_for_weights (e.py:1)")}
+
+    assert state(scene(tell, seconds=600), final=True).verdict != "hung"
+
+
+def test_two_stacks_that_differ_show_that_it_moves() -> None:
+    def tell(second: float):
+        frame = "poll_parse (e.py:1)" if second < 20 else "poll_pack (e.py:9)"
+        return {"processes": [burns(second)], **stacks_at(second, stack(100, frame), first=14, again=24)}
+
+    verdict = state(scene(tell, seconds=300), final=True)
+    assert verdict.verdict != "hung"
+
+
+def test_a_consumer_that_spins_beside_a_producer_that_computes_is_no_hang() -> None:
+    """Both may bear a name that waits."""
+
+    def tell(second: float):
+        both = [burns(second), burns(second, 101, ppid=100)]
+        return {"processes": both, **four_looks(second, "poll_completion (e.py:1)"), **({})}
+
+    assert state(scene(tell, seconds=300), final=True).verdict != "hung"
+
+
+def test_a_consumer_that_spins_beside_a_producer_that_hangs_is() -> None:
+    def tell(second: float):
+        return {"processes": [burns(second), proc(101, FUTEX, ppid=100)], **four_looks(second, "poll_completion (e.py:1)")}
+
+    assert state(scene(tell, seconds=80)).kind == "spin"
+
+
+def repeats(second: float, count: str = "finished 7/64"):
+    words = ["aras", "moti", "lekus", "dorpre"]
+    return {
+        "processes": [proc(wchan=SLEEP, run_s=second / 50, switches=int(second * 4))],
+        "log": f"{words[int(second) % 4]}{'xyzuvw'[int(second) % 6]} request {int(second) * 7919:x}: {count}\n",
+    }
+
+
+def test_lines_that_are_all_new_while_their_only_counter_stands_are_a_livelock() -> None:
+    assert state(scene(repeats, seconds=70)) is None
+    verdict = state(scene(repeats, seconds=140))
+    assert (verdict.verdict, verdict.kind, verdict.rule) == ("hung", "livelock", "livelock")
+    assert "7/64" in verdict.reason
+
+
+def test_a_counter_that_goes_towards_its_total_is_progress() -> None:
+    story = scene(lambda second: repeats(second, f"finished {int(second / 9)}/64"), seconds=200)
+    assert state(story, final=True).verdict == "slow"
+
+
+@pytest.mark.parametrize("line", ["retry {n}: store not ready after {n}.5s", "tick {n}", "scheduler step {n}", "lease 4f{n}aa-9 renewed"])
+def test_a_bare_counter_alone_proves_neither_life_nor_livelock(line: str) -> None:
+    def tell(second: float):
+        return {**repeats(second), "log": line.format(n=int(second)) + "\n"}
+
+    assert state(scene(tell, seconds=600), final=True).verdict == "undecided"
+
+
+def test_heartbeats_of_a_parent_whose_child_works_are_no_livelock() -> None:
+    def tell(second: float):
+        told = repeats(second)
+        return {**told, "processes": [*told["processes"], proc(101, "", ppid=100, run_s=second * 0.4)]}
+
+    assert state(scene(tell, seconds=600), final=True).verdict != "hung"
+
+
+def tokens(second: float, grows: bool, running: int = 2):
+    core = [proc(wchan="ep_poll", run_s=second / 50, switches=int(second * 4))]
+    engine = Seen(EngineSample(tokens=int(second * 90) if grows else 900, steps=None, running=running, waiting=0))
+    return {"processes": core, "engine": engine, "check": answer(), "listeners": listener()}
+
+
+def test_tokens_that_stand_while_requests_run_are_a_hang_though_the_front_answers() -> None:
+    verdict = state(scene(lambda second: {**tokens(second, False), "log": "Running: 2 reqs\n"}, seconds=160))
+    assert (verdict.verdict, verdict.kind) == ("hung", "livelock")
+
+
+def test_tokens_that_come_and_an_idle_engine_are_none() -> None:
+    assert state(scene(lambda second: tokens(second, True), seconds=160)).verdict == "passed"
+    assert state(scene(lambda second: tokens(second, False, running=0), seconds=160)).verdict == "passed"
+
+
+def test_a_gauge_that_rises_and_falls_is_no_bar() -> None:
+    def tell(second: float):
+        return {"processes": [proc()], "log": f"[stats] running {int(second) % 5} kv {int(second * 37) % 100}.00%\n"}
+
+    assert state(scene(tell, seconds=90)).kind == "deadlock"
+
+
+def test_a_second_bar_after_a_full_one_is_progress() -> None:
+    """The draft model's shards after the target's, under the same words."""
+    done = lambda second: int(second / 2) % 11  # noqa: E731
+    story = scene(lambda second: {"processes": [proc()], "log": f"\rshards: {done(second) * 10}% {done(second)}/10\n"}, seconds=42)
+    assert any(motion.signal == "bar" and motion.t > story.samples[0].t + 24 for motion in _motions(story))
+
+
+def _motions(story):
+    from runbook.diagnose.view import View
+    from runbook.model.sample import Question
+
+    return View(story.samples, story.profile, Question(about="state", since=0, box_s=1), story.samples[-1].t).motions
+
+
+def test_a_stand_still_alone_is_no_livelock() -> None:
+    assert state(scene(stands(proc(wchan=SLEEP, switches=1)), seconds=200), final=True).verdict == "undecided"
