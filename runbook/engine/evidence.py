@@ -39,7 +39,8 @@ def preserve(runtime: Runtime, node: StepNode, end: StepEnded, prefix: str) -> N
     try:
         host = runtime.host(end.host)
         with runtime.action(node.id, end.host, "collect", {"server": launched.step}) as done:
-            done(items=take(host, launched, runtime.options.run, save).summary())
+            bundle = take(host, launched, runtime.options.run, save)
+            done(items=bundle.summary(), index=bundle.files[-1]["file"])
     except Cancelled:
         return  # interrupted: cleanup does not wait for evidence
     except HostError as problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from runbook.model.event import (
+    ActionEnded,
     AnyEvent,
     Found,
     HostConnected,
@@ -57,6 +58,8 @@ class Lines:
                 return [f"  note ({event.finding.code}): {event.finding.text}"]
             case StepEnded():
                 return _ended(event)
+            case ActionEnded(action="collect", ok=True):
+                return [f"  {event.step}: evidence taken: {event.detail.get('items', '')} ({event.detail.get('index', '')})"]
             case Interrupted():
                 return [f"{event.by}: stopping and cleaning up (a second one leaves at once)"]
             case RunSuspended() | RunEnded():

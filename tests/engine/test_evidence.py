@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from runbook.model.event import ActionEnded, ActionStarted, EvidenceSaved, StepEnded, StepStarted
+from runbook.hosts.base import Cancelled
+from runbook.model.event import ActionEnded, ActionStarted, EvidenceSaved, Found, StepEnded, StepStarted
+from runbook.render.lines import Lines
 from tests.engine.real import run_here
 
 DEADLOCK = """
@@ -72,6 +74,8 @@ def test_a_server_that_crashed_at_once_leaves_its_log_and_costs_little(tmp_path:
         next(event.t for event in events if isinstance(event, kind) and event.action == "collect") for kind in (ActionStarted, ActionEnded)
     )
     assert done - began < 1.0
+    lines = [line for event in events for line in Lines().lines(event)]
+    assert any(line.startswith("  server: evidence taken: ") and line.endswith(" (evidence/server/index.json)") for line in lines)
 
 
 def test_collect_off_takes_nothing(tmp_path: Path) -> None:
@@ -81,6 +85,7 @@ def test_collect_off_takes_nothing(tmp_path: Path) -> None:
     assert not any(isinstance(event, ActionStarted) and event.action == "collect" for event in events)
 
 
+@pytest.mark.slow
 def test_a_run_whose_steps_pass_takes_none(tmp_path: Path) -> None:
     ended, events = run_here(
         book("import time; print('here', flush=True); time.sleep(60)", [{"grep": {"log": "server", "pattern": "here", "wait": "5s"}}]),
@@ -88,3 +93,33 @@ def test_a_run_whose_steps_pass_takes_none(tmp_path: Path) -> None:
     )
     assert ended.verdict == "passed"
     assert not any(isinstance(event, ActionStarted) and event.action == "collect" for event in events)
+
+
+@pytest.mark.slow
+def test_a_grep_that_waits_on_a_dying_server_leaves_evidence_too(tmp_path: Path) -> None:
+    program = "import time; print('started', flush=True); time.sleep(0.8); raise SystemExit('bad model')"
+    ended, events = run_here(book(program, [{"id": "seen", "grep": {"log": "server", "pattern": "never", "wait": "20s"}}]), tmp_path)
+    assert ended.verdict == "crashed" and "bad model" in evidence(tmp_path, "seen")["log.txt"]
+    assert sum(isinstance(event, ActionStarted) and event.action == "collect" for event in events) == 1
+
+
+@pytest.mark.slow
+def test_a_bug_in_the_taking_never_costs_the_run_its_cleanup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: Any, **more: Any) -> Any:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr("runbook.engine.evidence.take", broken)
+    ended, events = run_here(book("raise SystemExit(3)", []), tmp_path)
+    assert (ended.verdict, ended.cleanup) == ("crashed", "passed")
+    (finding,) = [event.finding for event in events if isinstance(event, Found)]
+    assert finding.code == "no_evidence" and "planted" in finding.text and (tmp_path / "evidence" / "server" / "traceback.txt").exists()
+
+
+@pytest.mark.slow
+def test_an_interrupt_while_evidence_is_taken_ends_it_and_cleans_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: Any, **more: Any) -> Any:
+        raise Cancelled("interrupted")
+
+    monkeypatch.setattr("runbook.engine.evidence.take", interrupted)
+    ended, events = run_here(book("raise SystemExit(3)", []), tmp_path)
+    assert (ended.verdict, ended.cleanup) == ("crashed", "passed") and not any(isinstance(event, Found) for event in events)

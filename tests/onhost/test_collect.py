@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from runbook.hosts.base import Host, RemoteError, Taken
+from runbook.hosts.local import connect_local
 from runbook.onhost import collect, collect_process
 from runbook.onhost.scene import Late, Nothing, Unseen
 from runbook.onhost.together import together
@@ -138,3 +139,31 @@ def test_the_origin_of_a_package_shows_no_password() -> None:
         == "https://git.example/x.git@abc"
     )
     assert "cannot be read" in collect_process.origin(b"[]") and "cannot be read" in collect_process.origin(b"\xff")
+
+
+@pytest.mark.slow
+def test_a_gpu_tool_that_never_returns_is_blind_and_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\nexec sleep 60\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    host = connect_local()
+    try:
+        began = time.monotonic()
+        taken = host.collect({}, ["gpu", "disk"], limit_s=2.0)
+    finally:
+        host.close()
+    status = {item.item: item for item in taken.items}
+    assert time.monotonic() - began < 4 and status["disk"].status == "taken" and status["disk"].seconds < 1
+    assert status["gpu"].status == "blind" and "no answer in time" in status["gpu"].reason
+
+
+@pytest.mark.slow
+def test_three_hundred_children_are_told_of_in_bounded_time(local_host: Host) -> None:
+    code = "import os, time\nfor _ in range(300):\n    if os.fork() == 0: time.sleep(60); os._exit(0)\nprint('ready', flush=True); time.sleep(60)"
+    with python(code) as child:
+        target = start_of(child.pid)
+        began = time.monotonic()
+        status, files, _ = take(local_host, "stacks", "processes", pid=target.pid, start=target.start)
+        assert time.monotonic() - began < 20
+    assert status == {"stacks": "taken", "processes": "taken"} and "left out: more than 64 processes" in files["stacks.txt"]

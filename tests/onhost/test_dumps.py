@@ -56,6 +56,7 @@ def test_a_launch_makes_no_core_file_unless_dumps_are_off(host: Host) -> None:
     assert resource.prlimit(off.pid, resource.RLIMIT_CORE) == (soft, hard)
 
 
+@pytest.mark.slow
 def test_full_adds_recorder_and_ras_and_leaves_what_the_author_set(host: Host) -> None:
     state = launch(host, env={"TORCH_FR_BUFFER_SIZE": "7", "PYTHONPATH": "/mine"})
     size, address = Path(state.log).read_text().split()
@@ -65,6 +66,7 @@ def test_full_adds_recorder_and_ras_and_leaves_what_the_author_set(host: Host) -
     )
 
 
+@pytest.mark.slow
 def test_where_py_spy_cannot_read_an_armed_process_prints_its_own_stacks(
     host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +102,7 @@ def test_what_is_not_armed_is_never_signalled() -> None:
         child.wait()
 
 
+@pytest.mark.slow
 def test_an_abort_still_prints_the_threads(host: Host) -> None:
     state = launch(host, dumps="auto", env={"PYTHONFAULTHANDLER": "1"})
     os.kill(state.pid, signal.SIGABRT)
@@ -107,6 +110,7 @@ def test_an_abort_still_prints_the_threads(host: Host) -> None:
     assert "Fatal Python error: Aborted" in text and "sits_here" in text
 
 
+@pytest.mark.slow
 def test_the_hosts_own_sitecustomize_still_runs(host: Host, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('the host has its own', flush=True)\n")
     state = launch(host, env={"PYTHONPATH": str(tmp_path)})
