@@ -25,7 +25,7 @@ from tests.zoo.outcome import Outcome, weigh
 from tests.zoo.scenario import Scenario
 from tests.zoo.staging import Staged, staged
 
-BOX_S = {"live": 100.0, "serving": 60.0, "decisive": 75.0, "frozen": 150.0, "spin": 210.0, "crash": 30.0, "check": 40.0}
+BOX_S = {"live": 100.0, "serving": 60.0, "decisive": 75.0, "frozen": 200.0, "spin": 210.0, "crash": 30.0, "check": 40.0}
 """How long is looked: at a live process in all, at a hung one from its last progress on. Longer than the verdict may take."""
 START_S = 60.0
 """A hung process has got stuck by then."""
