@@ -56,7 +56,7 @@ def load_profile(
     for leaf in shape.leaves:
         if "${{" in leaf.text:
             problems.add("expression", "a profile has no expressions", leaf.path)
-            wrong.append(leaf.path)
+            (broken if leaf.extra.get("kind") == "regex" else wrong).append(leaf.path)
         elif leaf.extra.get("kind") == "regex":
             _, fault = compiled(leaf.text)
             if fault:
