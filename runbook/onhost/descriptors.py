@@ -3,6 +3,7 @@
 Nothing here opens or asks the file behind a descriptor; a link of /proc/PID/fd is read, not followed.
 """
 
+import errno
 import os
 import time
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
@@ -32,10 +33,13 @@ class Descriptor(NamedTuple):
 
 
 def descriptors(pid: int) -> List[Descriptor]:
-    """Of one process, at most MOST_DESCRIPTORS. Raises OSError."""
+    """Of one process. Raises OSError, also when it has more than MOST_DESCRIPTORS: a part of them would look like all."""
     folder = "/proc/%d/fd/" % pid
     found = []
-    for name in os.listdir(folder)[:MOST_DESCRIPTORS]:
+    names = os.listdir(folder)
+    if len(names) > MOST_DESCRIPTORS:
+        raise OSError(errno.E2BIG, "it has more than %d descriptors open" % MOST_DESCRIPTORS)
+    for name in names:
         try:
             target = os.readlink(folder + name)
             mode = 0o600 if target.startswith(_BOTH_WAYS) else os.lstat(folder + name).st_mode

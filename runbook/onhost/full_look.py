@@ -28,12 +28,13 @@ def look(eyes: Eyes, rows: List[Row], table: Table, watched: Iterable[str], log:
     complete = eyes.holders.search(names, table, tree, eyes.rights)
     for row in rows:
         row.setdefault("pipes", seen(pipes.rows(held[row["pid"]].pipes, eyes.holders, complete)))
-    locks = lock_table.rows(tree, paths, table, eyes.holders, complete)
+    kernel_locks = lock_table.read()
+    locks = lock_table.rows(kernel_locks or [], tree, paths, table, eyes.holders, complete)
     connected = sockets.rows(found, eyes.holders)
     refused = _refusal(rows)
     return {
         "sockets": refused or seen(connected),
-        "locks": refused or seen(locks + folders.lock_rows(lock_files, eyes.holders, complete, now)),
+        "locks": refused or _no_table(kernel_locks) or seen(locks + folders.lock_rows(lock_files, eyes.holders, complete, now)),
         "folders": folders.growth(walks, problems, now) if watched else blind("not asked"),
         "disks": folders.disks([*([os.path.dirname(log)] if log else []), *watched, "/dev/shm"]),
         "peers": _peers(eyes, table, tree, _peer_pids(rows, connected, locks)),
@@ -64,6 +65,10 @@ def _refusal(rows: List[Row]) -> Optional[Dict[str, Any]]:
     if answers and all(answer["type"] == "blind" for answer in answers):
         return dict(answers[0])
     return None
+
+
+def _no_table(locks: Optional[List[lock_table.Lock]]) -> Optional[Dict[str, Any]]:
+    return blind("/proc/locks cannot be read here") if locks is None else None
 
 
 def _peer_pids(rows: List[Row], connected: List[Row], locks: List[Row]) -> Set[int]:

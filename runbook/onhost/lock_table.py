@@ -40,11 +40,18 @@ def parse(text: str) -> List[Lock]:
     return list(found.values())
 
 
-def rows(tree: Set[int], paths: Dict[Key, str], table: Dict[int, procs.Stat], holders: Holders, complete: bool) -> List[Dict[str, Any]]:
+def read() -> Optional[List[Lock]]:
+    """The kernel's table; None where it cannot be read."""
+    raw = procs.read_bytes("/proc/locks", 4 << 20)
+    return None if raw is None else parse(raw.decode("ascii", "replace"))
+
+
+def rows(
+    locks: List[Lock], tree: Set[int], paths: Dict[Key, str], table: Dict[int, procs.Stat], holders: Holders, complete: bool
+) -> List[Dict[str, Any]]:
     """Locks of the tree, those that somebody waits for first."""
-    text = (procs.read_bytes("/proc/locks", 4 << 20) or b"").decode("ascii", "replace")
     found = []
-    for lock in parse(text):
+    for lock in locks:
         path = _path(lock, paths)
         if path is None or not tree & {*lock.waiters, lock.taken_by or 0, *holders.of(path)}:
             continue

@@ -16,6 +16,7 @@ from .rights import Rights, owner, read_file
 from .sources import absent, seen
 from .thread_look import Room, Threads
 
+MOST_TITLE = 500
 _RANK = re.compile(r"(?:^|_|:|\b)TP(\d+)(?:_|\b)")
 _OTHER_AXIS = re.compile(r"_(?:PP|DP)[1-9]\d*(?:_|\b)")
 _STATUS = re.compile(rb"^(VmSize|VmLck|RssFile|RssShmem):\s+(\d+) kB", re.MULTILINE)
@@ -49,7 +50,7 @@ class ProcessEye:
         self.asked = time.monotonic()
         if self._comm != stat.comm:
             self._name(stat)
-        title = procs.title_of(stat.comm, self._raw)
+        title = procs.title_of(stat.comm, self._raw)[:MOST_TITLE]
         return {
             "pid": stat.pid,
             "start": stat.start,

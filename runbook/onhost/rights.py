@@ -32,7 +32,13 @@ class Rights:
             return refused(uid)
         if stat.state in "ZX":
             return absent("a zombie has none")
-        return blind("/proc/PID/%s: the process is gone" % what if code in (2, 3) else "/proc/%d/%s: %s" % (stat.pid, what, problem))
+        return blind(
+            "/proc/PID/%s: the process is gone" % what if code in (2, 3) else "/proc/%d/%s: %s" % (stat.pid, what, _words(problem))
+        )
+
+
+def _words(problem: Exception) -> str:
+    return str(problem.strerror) if isinstance(problem, OSError) else str(problem)
 
 
 def owner(pid: int) -> Optional[int]:

@@ -62,8 +62,9 @@ def _of_server(ctx: Any, args: Dict[str, Any], now: float) -> Dict[str, Any]:
     if args.get("pid"):
         subject = Subject(ctx, args, table)
         ours = EYES.trees[server] = subject.pids()
-        found["exit"] = subject.exit()
-        found.update(_processes(table, ours, args, now))
+        hidden = subject.hidden()
+        found["exit"] = hidden or subject.exit()
+        found.update({"processes": hidden} if hidden else _processes(table, ours, args, now))
     if args.get("port"):
         found["listeners"] = _listeners(ctx, args, table, ours)
     if args.get("kernel"):

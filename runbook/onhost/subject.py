@@ -1,5 +1,6 @@
 """The server that a look is about: which processes belong to it, how its main one ended."""
 
+import os
 import time
 from typing import Any, Dict, Optional, Set
 
@@ -31,11 +32,12 @@ class Subject:
         return tree.closure(found | self._orphans(keeper is not None), self.table)
 
     def _orphans(self, kept: bool) -> Set[int]:
-        """Whom init took over: of the same process group, unless it is another's by now, or with our marker when the keeper is gone."""
+        """Whose parent is gone: of the server's process group, or with our marker when the keeper is gone too. None of a reused pid."""
         here = self.table.get(self.pid)
         if here is not None and here.start != self.start:
             return set()
-        found = {stat.pid for stat in self.table.values() if stat.ppid == 1 and stat.pgid == self.pid}
+        shell = here.ppid if here is not None and here.ppid != 1 else 0  # what it started beside the server, a `tee`, is none of it
+        found = {stat.pid for stat in self.table.values() if stat.pgid == self.pid and stat.ppid != shell}
         if self.run and self.id and not kept:
             marks = {"RUNBOOK_RUN": self.run, "RUNBOOK_LAUNCH": self.id}
             strays = [stat for stat in self.table.values() if stat.ppid == 1 and stat.state not in "DZX"]
@@ -47,6 +49,18 @@ class Subject:
             return None
         record = read_json(self.folder.launch_file(self.id))
         return record if record is not None and (record["pid"], record["start"]) == (self.pid, self.start) else None
+
+    def hidden(self) -> Optional[Outcome]:
+        """Blind when it lives, but /proc shows other users' processes to nobody (mounted with hidepid)."""
+        if procs.read_stat(self.pid) is not None:
+            return None
+        try:
+            os.kill(self.pid, 0)
+        except PermissionError:
+            return blind("not permitted: /proc hides the processes of other users here (hidepid); run as the server's user or root")
+        except OSError:
+            pass
+        return None
 
     def exit(self) -> Outcome:
         """How the main process ended, as its parent saw it, or will when it collects it. Absent while it lives."""

@@ -91,6 +91,49 @@ def test_a_pid_that_is_gone_or_anothers_by_now_is_absent():
         assert isinstance(found.processes, Absent) and isinstance(found.exit, Blind)
 
 
+def test_more_descriptors_than_are_read_are_blind_not_a_part(start, monkeypatch):
+    monkeypatch.setattr("runbook.onhost.descriptors.MOST_DESCRIPTORS", 8)
+    process = start("import os\nends = [os.pipe() for _ in range(9)]\nprint('up', flush=True)\nos.read(ends[0][0], 1)")
+    [row] = look(process.pid).processes.value
+    assert row.files == row.pipes == Blind(f"/proc/{process.pid}/fd: it has more than 8 descriptors open")
+
+
+def test_an_orphan_of_the_group_belongs_to_the_server_and_what_its_shell_started_beside_it_does_not():
+    """As with `server | tee log &`: one group, led by the server."""
+    text = """
+import os, signal
+if os.fork() == 0:
+    os.setpgid(0, 0)
+    if os.fork() == 0:
+        if os.fork() == 0: signal.pause()
+        os._exit(0)
+    print(os.getpid(), flush=True)
+    signal.pause()
+pid = int(input())
+if os.fork() == 0:
+    os.setpgid(0, pid)
+    print("beside", os.getpid(), flush=True)
+signal.pause()
+"""
+    shell = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        pid = int(shell.stdout.readline())
+        shell.stdin.write(f"{pid}\n")
+        shell.stdin.flush()
+        beside = int(shell.stdout.readline().split()[1])
+
+        def settled():
+            rows = [row for row in look(pid, full=False).processes.value if row.state != "Z"]
+            return rows if len(rows) == 2 and all(row.ppid not in (shell.pid, pid) or row.pid == pid for row in rows) else None
+
+        assert beside not in {row.pid for row in until(settled)}
+    finally:
+        for stat in procs.process_table().values():
+            if stat.sid == shell.pid:
+                os.kill(stat.pid, signal.SIGKILL)
+        shell.communicate()
+
+
 def test_a_zombie_has_nothing_open():
     process = subprocess.Popen(["true"])
     until(lambda: procs.read_stat(process.pid).state == "Z")
