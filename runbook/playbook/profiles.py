@@ -13,7 +13,7 @@ from runbook.model.diagnostic import Diagnostic, Severity
 from runbook.model.profile import Profile
 from runbook.playbook.convert import dec_hook
 from runbook.playbook.near import suggestion
-from runbook.playbook.problems import Problems, has_errors
+from runbook.playbook.problems import Path, Problems, has_errors
 from runbook.playbook.profile_checks import contradictions, sound
 from runbook.playbook.shape import Shape, type_of
 
@@ -52,7 +52,8 @@ def load_profile(
         return None, problems.sorted()
     shape = Shape().visit(type_of(Profile), document.data)
     problems.add_misfits(shape.misfits)
-    wrong, broken = [misfit.path for misfit in shape.misfits], []
+    wrong: list[Path] = [misfit.path for misfit in shape.misfits]
+    broken: list[Path] = []
     for leaf in shape.leaves:
         if "${{" in leaf.text:
             problems.add("expression", "a profile has no expressions", leaf.path)
