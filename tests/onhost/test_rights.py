@@ -62,3 +62,18 @@ def test_what_is_not_permitted_is_blind_with_what_to_do(looks):
 
 def test_the_disks_are_seen_all_the_same(looks):
     assert all(isinstance(found.disks, Seen) for found in looks[0])
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a /proc that hides processes")
+def test_a_server_that_proc_hides_is_blind_and_not_gone():
+    target = subprocess.Popen(["sleep", "60"])
+    reader = READER.replace("procs.start_ticks(pid)", "5")
+    mount = 'mount -t proc -o hidepid=2 proc /proc && exec "$@"'
+    try:
+        argv = ["unshare", "-m", "sh", "-c", mount, "sh", sys.executable, "-c", reader, str(target.pid), "{}", str(ROOT)]
+        answer = subprocess.run(argv, capture_output=True, text=True, check=True)
+    finally:
+        target.kill()
+        target.wait()
+    found = msgspec.convert(json.loads(answer.stdout)[0], Sample)
+    assert found.processes == found.exit and "hidepid" in found.processes.reason
