@@ -9,6 +9,7 @@ import pickle
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -257,3 +258,50 @@ def test_a_fifo_that_nobody_reads_does_not_hold_the_look(local_host: Host, tmp_p
     with python("print('ready', flush=True); import time; time.sleep(60)", env=env) as child:
         found = local_host.collectives([(start_of(child.pid), 0)])
     assert isinstance(found, Blind) and "nobody reads" in found.reason
+
+
+def dump_of(sequence: int) -> bytes:
+    """A dump as torch writes it, protocol 2 of plain data."""
+    entry = {"collective_seq_id": sequence, "process_group": ("0", "default_pg"), "profiling_name": "nccl:all_reduce", "state": "started"}
+    return pickle.dumps({"version": "2.10", "pg_status": {}, "entries": [entry]}, 2)
+
+
+def test_dumps_of_this_servers_life_go_into_the_bundle_but_are_no_look(local_host: Host, tmp_path: Path) -> None:
+    """Twice the same old dump would look like a communicator that stands still."""
+    (tmp_path / "dump_0").write_bytes(dump_of(3))
+    os.utime(tmp_path / "dump_0", (1, 1))
+    env = {**os.environ, "RANK": "0", "TORCH_FR_DUMP_TEMP_FILE": f"{tmp_path}/dump_", "NCCL_RAS_ADDR": "localhost:1"}
+    with python("print('ready', flush=True); import time; time.sleep(60)", env=env) as child:
+        target = start_of(child.pid)
+        spec = {"pid": target.pid, "start": target.start}
+        (item,) = local_host.collect(spec, ["flight_recorder"]).items
+        assert item.status == "absent", "that dump is older than the server"
+        (tmp_path / "dump_0").write_bytes(dump_of(41))
+        taken = local_host.collect(spec, ["flight_recorder"])
+        assert isinstance(local_host.collectives([(target, 0)]), Absent)
+    files = {file.name: file.data for file in taken.files}
+    assert files["flight_rank0.pickle"] == dump_of(41)
+    text = files["flight_recorder.txt"].decode()
+    assert "0 default_pg" in text and "41" in text and "written earlier in this server's life" in text
+
+
+def test_ras_goes_into_the_bundle_in_its_own_words(local_host: Host, tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        number = free.getsockname()[1]
+    code = RAS_SERVER.replace('("127.0.0.1", 0)', f'("127.0.0.1", {number})')
+    env = {**os.environ, "NCCL_RAS_ADDR": f"localhost:{number}"}
+    with python(code, str(DATA / "text_226_by_kind.txt"), str(tmp_path / "port"), env=env) as child:
+        target = start_of(child.pid)
+        taken = local_host.collect({"pid": target.pid, "start": target.start}, ["ras"])
+    assert [item.status for item in taken.items] == ["taken"] and b"Rank 3 has launched up to operation 9" in taken.files[0].data
+
+
+def test_a_rank_that_takes_the_question_and_writes_nothing_is_blind_though_an_old_dump_lies_there(local_host: Host, tmp_path: Path) -> None:
+    (tmp_path / "dump_0").write_bytes(dump_of(41))
+    os.utime(tmp_path / "dump_0", (time.time() - 5, time.time() - 5))
+    env = {**os.environ, "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": f"{tmp_path}/fr", "TORCH_FR_DUMP_TEMP_FILE": f"{tmp_path}/dump_"}
+    code = "import os, sys; os.mkfifo(sys.argv[1]); fd = os.open(sys.argv[1], os.O_RDWR); print('ready', flush=True); os.read(fd, 1); os.read(fd, 1)"
+    with python(code, f"{tmp_path}/fr0.pipe", env={**env, "NCCL_RAS_ADDR": "localhost:1"}) as child:
+        found = local_host.collectives([(start_of(child.pid), 0)], limit_s=1.2)
+    assert isinstance(found, Blind) and "rank 0: no dump in" in found.reason
