@@ -17,6 +17,7 @@ from runbook.model.profile import Profile
 from runbook.model.sample import Question, Sample, Seen
 from runbook.model.units import Duration
 from runbook.model.verdict import Culprit, Diagnosis, Evidence
+from runbook.model.versions import unknown_versions
 from runbook.steps.base import Launched, Step, StepContext, StepResult
 
 PACKAGES = ("sglang", "vllm", "torch", "transformers")
@@ -111,7 +112,11 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         diagnosis = ctx.watch(Settling(ctx, launched, float(self.settle)))
         state = ctx.host.launch_state(ctx.run.id, ctx.step)
         reason = f"pid {state.pid}, log {state.log}" if diagnosis.verdict == "passed" else diagnosis.reason
-        fields = {**_fields(state, port, launched.env), "versions": self._versions(ctx, launched)}
+        versions = self._versions(ctx, launched)
+        for name, found, wanted in unknown_versions(profile.known, versions if isinstance(versions, dict) else {}):
+            text = f"{name} {found}: the marks of profile `{profile.profile}` were read in {wanted}, so it may print other lines"
+            ctx.find("profile_version", text)
+        fields = {**_fields(state, port, launched.env), "versions": versions}
         return StepResult(verdict=diagnosis.verdict, kind=diagnosis.kind, reason=reason, diagnosis=diagnosis, fields=fields)
 
     def _port_owner(self, ctx: StepContext, port: int) -> Diagnosis | None:
