@@ -126,7 +126,11 @@ def _nowhere(view: View) -> Iterator[Unseen]:
     table = view.once(places)
     for run in view.once(accused):
         place = table.get(run.key, NOWHERE)
-        if not place.kind and run.frozen:
+        if place.kind in ("pipe_read", "pipe_write") and not _pipes_known(view, run):
+            yield Unseen("stranger", f"the pipes of pid {run.process.pid} cannot be read, so what is at the other end is not known")
+        elif place.kind == "flock" and not _lock_known(view, run):
+            yield Unseen("stranger", f"who holds the file lock that pid {run.process.pid} waits for is not known")
+        elif not place.kind and run.frozen:
             yield Unseen("nowhere", f"what pid {run.process.pid} waits for is not known: no wait channel, no stack")
         elif place.kind == "unix" and not _inside(view, run):
             yield Unseen("stranger", f"pid {run.process.pid} reads a unix socket, whose other end is not visible")
@@ -134,6 +138,16 @@ def _nowhere(view: View) -> Iterator[Unseen]:
             yield Unseen("device", f"pid {run.process.pid} waits for its GPU, which may compute")
         elif place.kind in ("lock", "waits") and any(wchan_kind(channel) == "timer" for channel in run.others):
             yield Unseen("sleeper", f"pid {run.process.pid} has a thread in a long sleep, for which it may wait")
+
+
+def _pipes_known(view: View, run: Run) -> bool:
+    process = view.once(everyone).get(run.key)
+    return process is not None and isinstance(process.pipes, Seen)
+
+
+def _lock_known(view: View, run: Run) -> bool:
+    outcome = view.newest("locks")
+    return isinstance(outcome, Seen) and any(run.process.pid in lock.waiters for lock in outcome.value)
 
 
 def _gpus_busy(view: View) -> bool:
@@ -146,7 +160,7 @@ def _inside(view: View, run: Run) -> bool:
     """Whether another process of the tree stands still where it cannot go on: the likely other end."""
     table = view.once(places)
     others = [one for one in view.once(execution).runs if one.key != run.key and not is_helper(one, table.get(one.key, NOWHERE))]
-    return any(one.frozen and table.get(one.key, NOWHERE).kind in ("lock", "pipe_read", "pipe_write") for one in others)
+    return any(one.frozen and table.get(one.key, NOWHERE).kind in ("lock", "flock", "pipe_read", "pipe_write") for one in others)
 
 
 def _unread(view: View) -> Iterator[Unseen]:

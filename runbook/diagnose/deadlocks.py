@@ -19,7 +19,7 @@ def deadlock(view: View) -> Diagnosis | None:
 
     its live twins: a main thread that waits while another reads or computes; an idle server; a sleep that ends by itself.
     """
-    stuck = frozen_at(view, ("lock", "collective", "child", "pipe_write", "driver", "waits", "tty"))
+    stuck = frozen_at(view, ("lock", "flock", "collective", "child", "pipe_write", "driver", "waits", "tty"))
     if all_in_collective(view):
         stuck += stuck_at(view, view.once(standstill).spinning)
     confidence = proven(view) if stuck else None
@@ -43,7 +43,7 @@ def deadlock(view: View) -> Diagnosis | None:
 
 
 def _at_lock(stuck: list[tuple[Run, Place]]) -> tuple[Run, Place]:
-    return next((one for one in stuck if one[1].kind == "lock"), stuck[0])
+    return next((one for one in stuck if one[1].kind in ("lock", "flock")), stuck[0])
 
 
 def _is_rank(view: View, run: Run, rank: int | None) -> bool:

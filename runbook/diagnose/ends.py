@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from runbook.diagnose import words
 from runbook.diagnose.motion import Motion
 from runbook.diagnose.phases import READY
-from runbook.diagnose.standstill import standstill, tokens_stand
+from runbook.diagnose.places import main_stacks
+from runbook.diagnose.standstill import excused, missing_s, standstill, tokens_stand
 from runbook.diagnose.view import View
 from runbook.model.sample import Absent, Seen
 from runbook.model.units import format_duration
@@ -108,28 +109,53 @@ def undecided(view: View) -> Diagnosis | None:
     phase = view.course.current
     seen = f"no progress was seen for {format_duration(quiet)}" if quiet is not None else "nothing was observed"
     where = f" in phase `{phase}`" if phase else ""
-    unseen = f"; not visible: {'; '.join(blind)}" if blind else ""
-    open_points = _open_points(view) if view.samples and view.question.about != "gpu_free" else ()
-    unseen += f"; open: {'; '.join(open_points[:3])}" if open_points else "" if blind else "; silence alone does not prove a hang"
     check = f"; the last check brought {words.answer(view.checks[-1].answer)}" if view.checks else ""
+    judged = view.samples and view.question.about != "gpu_free"
+    proof = _for_and_against(view) if judged else ""
+    unseen = f"; not visible: {'; '.join(blind)}" if blind else "" if proof else "; silence alone does not prove a hang"
     return Diagnosis(
         verdict="undecided",
         rule="undecided",
-        reason=f"{words.holding_note(view.question, view.elapsed_s)}: {seen}{where}{check}{unseen}",
+        reason=f"{words.holding_note(view.question, view.elapsed_s)}: {seen}{where}{check}{unseen}{proof}",
         phase=phase,
         quiet_s=quiet,
         evidence=(Evidence(signal="quiet", value=round(quiet, 3), unit="s"), *_hints(view)) if quiet is not None else (),
         findings=_check_finding(view),
         blind=blind,
-        next=words.next_looks(blind) if view.question.about != "gpu_free" else (words.NEXT["gpus"],),
+        next=_next_looks(view, blind)
+        if judged
+        else words.next_looks(blind)
+        if view.question.about != "gpu_free"
+        else (words.NEXT["gpus"],),
         limited_by=view.question.limited_by,
     )
 
 
-def _open_points(view: View) -> tuple[str, ...]:
-    """What speaks against a hang, or would have to be known to call it one."""
+def _for_and_against(view: View) -> str:
+    """What speaks for a hang, and what would have to be known or to pass to call it one."""
     stand = view.once(standstill)
-    return (*stand.actors, *(one.text for one in stand.unseen))
+    against = [*stand.actors, *(one.text for one in stand.unseen)]
+    excuse = excused(view)
+    if excuse:
+        against.insert(0, excuse)
+    if not against and stand.proofs and missing_s(stand) > 0:
+        against.append(f"{format_duration(missing_s(stand))} of its stall budget are left")
+    spoken = f"; for a hang speaks: {'; '.join(proof.text for proof in stand.proofs)}" if stand.proofs else ""
+    return spoken + (f"; open: {'; '.join(against[:3])}" if against else "")
+
+
+def _next_looks(view: View, blind: Sequence[str]) -> tuple[str, ...]:
+    """The cheapest looks that would decide. Stacks only where they were not taken; else time."""
+    if view.question.about == "gpu_free":
+        return (words.NEXT["gpus"],)
+    if not view.samples:
+        return words.next_looks(blind)
+    found = words.next_looks(blind) if blind else ()
+    if not view.once(main_stacks):
+        found = (*found, words.STACKS)
+    if view.once(standstill).proofs or not found:
+        found = (*found, "look longer: a longer `timeout:`, or `--for 5m`")
+    return found
 
 
 def _hints(view: View) -> tuple[Evidence, ...]:

@@ -46,10 +46,17 @@ class Stall(NamedTuple):
         """Whether the budget is spent so many times over."""
         return self.spent_s >= self.budget_s * times
 
-    def over_frozen(self, times: float = 1.0) -> bool:
-        """The same for a tree that executes nothing: the budget is capped, unless the author set it."""
-        cap = self.budget_s if self.overridden else min(self.budget_s, FROZEN_CAP_S * (2.0 if self.notes else 1.0))
-        return self.spent_s >= cap * times
+    def over_frozen(self, times: float = 1.0, *, plain: bool = False) -> bool:
+        """The same for a tree that executes nothing: the budget is capped, unless the author set it.
+
+        plain: the time itself counts, since what still shows weak signs is known to be beside the point.
+        """
+        return (self.wall_s if plain else self.spent_s) >= self.frozen_budget_s * times
+
+    @property
+    def frozen_budget_s(self) -> float:
+        """The budget of a tree that executes nothing."""
+        return self.budget_s if self.overridden else min(self.budget_s, FROZEN_CAP_S * (2.0 if self.notes else 1.0))
 
 
 def stall(view: View) -> Stall:

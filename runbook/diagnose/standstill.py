@@ -199,9 +199,25 @@ def proven(view: View, extra: Sequence[Proof] = ()) -> str | None:
     if stand.actors or excused(view):
         return None
     classes = {proof.kind for proof in (*stand.proofs, *extra)}
-    over = stand.clock.over_frozen if stand.has("execution") and not stand.spinning else stand.clock.over
-    if len(classes) >= 2 and not stand.unseen and over():
+    if len(classes) >= 2 and not stand.unseen and _spent(stand):
         return "strong"
-    if len(classes) >= 2 and all(one.kind in SOFT for one in stand.unseen) and over(TWICE):
+    if len(classes) >= 2 and all(one.kind in SOFT for one in stand.unseen) and _spent(stand, TWICE):
         return "likely"
     return None
+
+
+def _spent(stand: Standstill, times: float = 1.0) -> bool:
+    """Whether the budget is spent. A thread that prints heartbeats beside a main thread which stands at the same place, with no byte
+    moving, shows nothing but itself: then the time counts in full."""
+    if stand.spinning or not stand.has("execution"):
+        return stand.clock.over(times)
+    return stand.clock.over_frozen(times, plain=stand.has("place") and stand.has("data"))
+
+
+def missing_s(stand: Standstill) -> float:
+    """Seconds until the budget is spent, if nothing changes."""
+    clock = stand.clock
+    if stand.spinning or not stand.has("execution"):
+        return max(0.0, clock.budget_s - clock.spent_s)
+    plain = stand.has("place") and stand.has("data")
+    return max(0.0, clock.frozen_budget_s - (clock.wall_s if plain else clock.spent_s))

@@ -26,6 +26,7 @@ AGAIN_S = 45.0
 FULL_S = 10.0
 KINDS = {
     "lock": "deadlock",
+    "flock": "deadlock",
     "waits": "deadlock",
     "collective": "rank_desync",
     "child": "child_dead",

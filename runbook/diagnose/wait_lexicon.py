@@ -3,7 +3,7 @@
 A word too many here makes a working thread look blocked, a word too few clears a hung one. `tests/diagnose/test_wait_lexicon.py`
 holds examples of both; add one with every change. Wait channels are symbols of Linux 4.x to 6.x as /proc/PID/wchan shows them.
 
-Kinds: lock, recv, unix, pipe_read, pipe_write, tty, child, io, connect, collective, driver (something must come from elsewhere);
+Kinds: lock, flock, recv, unix, fifo, pipe_read, pipe_write, tty, child, io, connect, collective, driver (it must come from elsewhere);
 loop (waits for whatever comes, so an idle server), timer (comes back by itself), idle (a helper or a worker without a task).
 """
 
@@ -13,8 +13,10 @@ WCHAN: tuple[tuple[str, str], ...] = (
     ("timer", r"hrtimer_nanosleep|do_nanosleep|clock_nanosleep|common_nsleep|schedule_hrtimeout"),
     ("loop", r"ep_poll|do_epoll_wait|epoll_wait|poll_schedule_timeout|do_poll|do_sys_poll|do_select|io_cqring_wait"),
     ("loop", r"inet_csk_accept|unix_accept|sigtimedwait|sigsuspend|do_pause|sys_pause|signalfd|eventfd_read|inotify_read"),
-    ("lock", r"futex|flock_lock_inode_wait|locks_lock_inode_wait|posix_lock_inode_wait|fcntl_setlk|do_semtimedop|do_msgrcv"),
-    ("pipe_read", r"pipe_read|pipe_wait_readable|wait_for_partner|fifo_open"),
+    ("lock", r"futex|do_semtimedop|do_msgrcv"),
+    ("flock", r"flock_lock_inode_wait|locks_lock_inode_wait|posix_lock_inode_wait|fcntl_setlk"),
+    ("fifo", r"wait_for_partner|fifo_open"),
+    ("pipe_read", r"pipe_read|pipe_wait_readable"),
     ("pipe_write", r"pipe_write|pipe_wait_writable"),
     ("tty", r"n_tty_read|tty_read"),
     ("unix", r"unix_stream_(?:read_generic|data_wait|recvmsg)|unix_dgram_recvmsg|skb_wait_for_more_packets|skb_recv_datagram"),
@@ -57,7 +59,7 @@ TRIVIAL = frozenset(
 )
 """Innermost functions that say nothing: their caller counts."""
 
-BLOCKED = frozenset({"lock", "recv", "unix", "pipe_read", "pipe_write", "tty", "child", "io", "connect", "collective", "driver", "waits"})
+BLOCKED = frozenset("lock flock recv unix fifo pipe_read pipe_write tty child io connect collective driver waits".split())
 """Kinds in which a thread cannot go on by itself. `waits`: by a waiting word only, for nobody knows what."""
 PASSIVE = frozenset({"loop", "idle", "timer"})
 """Kinds that prove nothing: an idle server, a helper without a task, a sleep that ends by itself."""

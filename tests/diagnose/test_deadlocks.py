@@ -28,9 +28,16 @@ def test_a_tree_that_executes_nothing_at_a_lock_is_a_deadlock_once_its_budget_is
     assert {row.signal for row in verdict.evidence} >= {"frozen_threads", "bytes_moved", "place", "stall_clock"}
 
 
-def test_a_chatty_metrics_thread_only_slows_the_stall_clock() -> None:
-    assert state(scene(chatty, seconds=50)) is None
-    assert state(scene(chatty, seconds=66)).kind == "deadlock"
+def test_a_chatty_metrics_thread_saves_nobody() -> None:
+    assert state(scene(chatty, seconds=36)) is None
+    assert state(scene(chatty, seconds=44)).kind == "deadlock"
+
+
+def test_at_the_end_of_a_box_that_is_too_short_it_says_what_speaks_for_a_hang_and_what_is_left() -> None:
+    verdict = state(scene(stands(), seconds=120), final=True, stall_after_s=150)
+    assert verdict.verdict == "undecided"
+    assert "for a hang speaks: the main thread executed nothing" in verdict.reason and "30s of its stall budget are left" in verdict.reason
+    assert any("py-spy" in text for text in verdict.next) and any("longer" in text for text in verdict.next)
 
 
 def test_a_thread_that_computes_beside_the_waiting_main_thread_is_a_worker() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runbook.model.sample import Seen
+from runbook.model.sample import Blind, Seen
 from tests.diagnose.scenes import FUTEX, PIPE_READ, RECV, SLEEP, connection, pipe, proc, scene, stands
 
 
@@ -93,3 +93,13 @@ def test_attempts_that_come_through_are_not() -> None:
         return {**attempt(second), "sockets": Seen((connection(state=state_now, received=0),))}
 
     assert state(scene(tell, seconds=90)) is None
+
+
+def test_whoever_opens_a_fifo_waits_for_a_partner() -> None:
+    """A child that cannot start, below a parent in vfork."""
+    verdict = state(scene(stands(proc(wchan="kernel_clone", state="D"), proc(101, "wait_for_partner", ppid=100)), seconds=62))
+    assert (verdict.kind, verdict.culprit.pid) == ("blocked_peer", 101)
+
+
+def test_a_pipe_that_cannot_be_looked_at_leaves_it_undecided() -> None:
+    assert state(scene(stands(proc(wchan=PIPE_READ, pipes=Blind("not permitted"))), seconds=900), final=True).verdict == "undecided"
