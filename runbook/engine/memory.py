@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections import deque
 
+import msgspec
+
 from runbook.diagnose.thin import carry_log
-from runbook.model.sample import Blind, Sample, Seen
+from runbook.model.sample import Absent, Blind, Sample, Seen
 
 KEEP_S = 120.0
 """All samples of this time before now are kept …"""
@@ -18,6 +20,7 @@ FULL_WAIT_S = 10.0
 """… for which a cheap one gives way this long."""
 MOST_OLD = 240
 """Two hours. What is older is forgotten, but for the first sample and the log's lines."""
+SOURCES = tuple(field.name for field in msgspec.structs.fields(Sample) if isinstance(field.default, Blind) and field.name != "link")
 DECISIVE = ("stacks", "collectives", "kernel")
 """Sources that are asked on suspicion only: a sample that has one always stays."""
 
@@ -31,7 +34,12 @@ class Memory:
         self._kept_at = float("-inf")
 
     def add(self, sample: Sample) -> list[Sample]:
-        """Take a sample in; answers those that have settled: the journal keeps them as they are now."""
+        """Take a sample in; answers those that have settled: the journal keeps them as they are now.
+
+        One that asked nothing is no observation: it would only stand between two looks that are to be compared.
+        """
+        if self._recent and asked_nothing(sample) and not isinstance(self._recent[-1].link, Absent):
+            return []
         self._recent.append(sample)
         settled = []
         while self._recent[0].t < sample.t - KEEP_S:
@@ -61,6 +69,12 @@ class Memory:
             return False
         self._kept_at = sample.t
         return True
+
+
+def asked_nothing(sample: Sample) -> bool:
+    """Whether it carries not one source; that the host answered is no news about a server."""
+    outcomes = (getattr(sample, name) for name in SOURCES)
+    return not isinstance(sample.link, Absent) and all(isinstance(one, Blind) and one.reason == "not asked" for one in outcomes)
 
 
 def is_full(sample: Sample) -> bool:

@@ -82,7 +82,7 @@ def _view(wait: Wait) -> tuple[list[Sample], float]:
     memory = Memory()
     for sample in wait.samples:
         memory.add(sample)
-    return memory.view(), wait.samples[-1].t
+    return memory.view(), wait.ended.now if wait.ended is not None else wait.samples[-1].t
 
 
 def _same(ended: WaitEnded | None, derived: Diagnosis) -> bool | None:

@@ -57,7 +57,7 @@ def watch(goal: Goal, waiter: Waiter) -> Diagnosis:
                 doubt.look(view, sample.t)
             speaker.speak(goal, view, waiter.clock.monotonic() - began, doubt.text if doubt is not None else "")
             if answer is not None:
-                record.end(answer, ends)
+                record.end(answer, ends, sample.t)
                 return answer
             spent = waiter.clock.monotonic() - turn
             pause(waiter.clock, waiter.cancel, min(max(0.05, goal.every_s - spent), max(0.0, waiter.remaining_s())))
@@ -88,10 +88,10 @@ class _Record:
             self._write(settled)
         return self._memory.view()
 
-    def end(self, answer: Diagnosis, ends: str) -> None:
+    def end(self, answer: Diagnosis, ends: str, now: float) -> None:
         """The wait's answer."""
         step, host = self._waiter.step, self._waiter.target
-        self._ended = WaitEnded(step=step, host=host, verdict=answer.verdict, kind=answer.kind, rule=answer.rule, ends=ends)
+        self._ended = WaitEnded(step=step, host=host, verdict=answer.verdict, kind=answer.kind, rule=answer.rule, now=now, ends=ends)
 
     def close(self) -> None:
         """Write what the journal still lacks."""

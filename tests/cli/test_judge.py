@@ -33,7 +33,9 @@ def wait_of(samples: list[Sample], profile: Profile, question: Question, ends: s
     for sample in written:
         packed, gone = packer.pack(sample)
         made.append(SampleTaken(step="up", sample=packed, gone=gone, t=sample.t))
-    ended = WaitEnded(step="up", host="gpu", verdict=answer.verdict, kind=answer.kind, rule=answer.rule, ends=ends, t=samples[-1].t)
+    ended = WaitEnded(
+        step="up", host="gpu", verdict=answer.verdict, kind=answer.kind, rule=answer.rule, ends=ends, now=samples[-1].t, t=samples[-1].t
+    )
     return [*made, ended]
 
 

@@ -4,12 +4,12 @@ import itertools
 
 from runbook.engine.memory import KEEP_S, MOST_OLD, THIN_S, Memory
 from runbook.engine.thread_rows import Packer, Unpacker
-from runbook.model.sample import LogSample, ProcessSample, Sample, Seen, StackSample, ThreadSample
+from runbook.model.sample import Absent, Blind, LogSample, ProcessSample, Sample, Seen, StackSample, ThreadSample
 
 
 def at(t, **sources):
     """A cheap sample."""
-    return Sample(t=float(t), host="h", host_t=float(t), boot_id="b", **sources)
+    return Sample(t=float(t), host="h", host_t=float(t), boot_id="b", **{"exit": Absent(), **sources})
 
 
 def log(offset, *lines):
@@ -65,6 +65,17 @@ def test_a_day_of_watching_does_not_grow_without_end():
     for t in range(0, 86_400, 30):
         memory.add(at(t, locks=Seen(())))
     assert memory.view()[0].t == 0.0 and len(memory.view()) <= MOST_OLD + KEEP_S / 30 + 2
+
+
+def test_a_look_that_asked_nothing_stands_between_no_two_others():
+    """A wait for a line scans the log twice as often as it looks at the server."""
+    memory, written = fed([at(0), at(1, exit=Blind("not asked")), at(2)])
+    assert [sample.t for sample in memory.view()] == [0.0, 2.0] == [sample.t for sample in written]
+
+
+def test_but_it_tells_that_a_lost_host_is_back():
+    memory, _ = fed([at(0), at(1, link=Absent("gone")), at(2, exit=Blind("not asked"), link=Seen(0.1))])
+    assert [sample.t for sample in memory.view()] == [0.0, 1.0, 2.0]
 
 
 def process(pid, *threads):

@@ -59,7 +59,7 @@ class Goal:
     def look(self):
         if self._look:
             self._look()
-        return Sample(t=0.0, host="", host_t=1.0, boot_id="b")
+        return Sample(t=0.0, host="", host_t=1.0, boot_id="b", exit=Absent())
 
     def judge(self, samples, now, *, final):
         self.finals.append(final)

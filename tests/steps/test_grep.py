@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 
 import pytest
 
 from runbook.hosts.base import LaunchSpec, ProcessId
+from runbook.model.units import Duration
 from runbook.steps.base import Launched
 from runbook.steps.grep import Grep
+from tests.steps.serving import serving
 from tests.support.context import LocalContext
 from tests.support.patching import make
 from tests.support.waiting import until
+
+__all__ = ["serving"]
 
 
 @pytest.fixture
@@ -152,3 +157,26 @@ def test_a_window_that_begins_before_the_launch_has_all_of_its_log(patch_ctx, lo
 def test_static_mistakes_are_told():
     step = make(Grep, {"pattern": "x", "count": {"min": 3, "max": 1}, "expect": "absent"})
     assert [path for path, _, _ in step.problems()] == ["", "count", "count"]
+
+
+@pytest.mark.slow
+def test_a_line_that_a_dead_server_will_never_write_is_not_waited_for(serving):
+    serving.launch("--load", "1", "--fails", "no fc layer")
+    result = serving.do("seen", Grep(log="server", pattern="never written", wait=Duration(50)), box_s=60)
+    assert result.verdict == "crashed" and "no fc layer" in result.reason and "never written" in result.reason
+    assert serving.ctx.remaining_s() > 40
+
+
+@pytest.mark.slow
+def test_a_line_of_a_stopped_server_is_not_waited_for_either(serving):
+    serving.launch("--load", "60")
+    os.kill(serving.pid, signal.SIGSTOP)
+    result = serving.do("seen", Grep(log="server", pattern="never written", wait=Duration(50)), box_s=60)
+    assert (result.verdict, result.kind) == ("hung", "stopped") and serving.ctx.remaining_s() > 20
+
+
+@pytest.mark.slow
+def test_a_line_that_comes_while_the_server_is_watched_ends_the_wait(serving):
+    serving.launch("--load", "4")
+    result = serving.do("seen", Grep(log="server", pattern="Load weight end", wait=Duration(50)), box_s=60)
+    assert result.verdict == "passed" and serving.ctx.remaining_s() > 45

@@ -102,3 +102,33 @@ def test_check_mode_runs_nothing(local_host, tmp_path):
 def test_exactly_one_of_script_and_command():
     assert Run().problems() and Run(shell="x", argv=["x"]).problems() and Run(shell="x", stdin="y").problems()
     assert Run(shell="x").problems() == []
+
+
+@pytest.mark.slow
+def test_a_command_that_was_stopped_is_hung_long_before_its_time_is_over_and_is_ended(local_host, tmp_path):
+    ctx = LocalContext(local_host, tmp_path, box_s=60)
+    pid_file = tmp_path / "pid"
+    result = ctx.at("work").do(Run(shell=f"echo begun; echo $$ > {pid_file}; kill -STOP $$; echo never"))
+    assert (result.verdict, result.kind) == ("hung", "stopped"), result.reason
+    assert ctx.remaining_s() > 20 and is_gone(int(pid_file.read_text()))
+    assert result.fields["stdout"] == "begun\n" and result.fields["left_running"] == []
+
+
+@pytest.mark.slow
+def test_a_timeout_says_what_the_command_was_doing(local_host, tmp_path):
+    ctx = LocalContext(local_host, tmp_path, box_s=12)
+    result = ctx.at("work").do(Run(shell="for n in $(seq 1 99); do echo $n/99; sleep 0.5; done"))
+    assert result.verdict == "failed" and "is gone" in result.reason
+    assert result.diagnosis is not None and result.diagnosis.verdict == "slow" and "/99" in result.reason
+
+
+@pytest.mark.slow
+def test_what_ends_by_itself_after_it_was_watched_is_what_it_was(local_host, tmp_path):
+    ctx = LocalContext(local_host, tmp_path, box_s=30)
+    assert ctx.at("good").do(Run(shell="sleep 7; echo done")).fields["stdout"] == "done\n"
+    bad = ctx.at("bad").do(Run(shell="sleep 7; exit 4"))
+    assert bad.verdict == "failed" and bad.fields["exit"] == 4 and ctx.remaining_s() > 15
+
+
+def test_a_stall_that_is_no_duration_is_told():
+    assert Run(shell="x", stall_after="soon").problems() and Run(shell="x", stall_after="90s").problems() == []
