@@ -13,6 +13,7 @@ from runbook.model.event import StepStarted
 from runbook.render.folded import FoldedLines
 
 CLEAR = "\x1b[0K"
+LATEST_S = 4e9
 
 
 class SectionLines(FoldedLines):
@@ -27,8 +28,13 @@ class SectionLines(FoldedLines):
         """See `FoldedLines`."""
         self._number += 1
         self._name = f"step_{self._number}_{re.sub(r'[^A-Za-z0-9_]+', '_', event.step)[:60]}"
-        return f"{CLEAR}section_start:{int(event.t)}:{self._name}[collapsed=true]\r{CLEAR}{title}"
+        return f"{CLEAR}section_start:{_unix(event.t)}:{self._name}[collapsed=true]\r{CLEAR}{title}"
 
     def end(self, t: float) -> str:
         """See `FoldedLines`."""
-        return f"{CLEAR}section_end:{int(t)}:{self._name}\r{CLEAR}"
+        return f"{CLEAR}section_end:{_unix(t)}:{self._name}\r{CLEAR}"
+
+
+def _unix(t: float) -> int:
+    """A time in a journal that somebody made up may be any number."""
+    return int(t) if 0.0 <= t < LATEST_S else 0

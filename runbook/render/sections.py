@@ -213,6 +213,8 @@ def environment(tale: Tale, detail: Detail) -> str:
         head = story.header
         book = f"playbook {code(head.playbook, detail.text)} (sha256 {cell(head.playbook_sha256[:12])})"
         lines.append(f"runbook {cell(head.version, detail.text)}; {book}")
+    if story.masked:
+        lines.append(f"Masked in this transcript: {cell(story.masks, detail.text)}.")
     return "\n\n".join(lines) if len(lines) > 1 else ""
 
 

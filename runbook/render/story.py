@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Literal
 
@@ -21,10 +22,13 @@ from runbook.model.event import (
     RunEnded,
     RunStarted,
     RunSuspended,
+    SampleTaken,
     Settled,
     StepEnded,
     StepStarted,
 )
+from runbook.model.masked import marks
+from runbook.model.sample import Seen
 from runbook.model.verdict import Finding
 
 
@@ -51,6 +55,8 @@ class Story(msgspec.Struct, kw_only=True):
     interrupted: Interrupted | None = None
     suspended: RunSuspended | None = None
     ended: RunEnded | None = None
+    masked: Counter[str] = msgspec.field(default_factory=Counter)
+    """Marks that stand for secrets, by kind: wherever they stand, so one secret may count more than once."""
     last_t: float = 0.0
 
     @property
@@ -62,6 +68,11 @@ class Story(msgspec.Struct, kw_only=True):
     def state(self) -> Literal["ended", "suspended", "running"]:
         """ended, suspended or running."""
         return "ended" if self.ended else "suspended" if self.suspended else "running"
+
+    @property
+    def masks(self) -> str:
+        """What was masked, in words."""
+        return ", ".join(f"{kind} ×{number}" for kind, number in sorted(self.masked.items()))
 
     def running(self) -> list[StepStory]:
         """Steps without an end."""
@@ -81,6 +92,7 @@ class Story(msgspec.Struct, kw_only=True):
     def apply(self, event: AnyEvent) -> None:
         """Take one event in."""
         self.last_t = max(self.last_t, event.t)
+        self._count_marks(event)
         match event:
             case StepStarted():
                 self.steps.append(StepStory(start=event))
@@ -108,6 +120,18 @@ class Story(msgspec.Struct, kw_only=True):
                 self.ended = event
             case _:
                 pass  # samples are for judge and plots
+
+    def _count_marks(self, event: AnyEvent) -> None:
+        match event:
+            case SampleTaken():
+                log = event.sample.log
+                shown = "\n".join(log.value.lines) if isinstance(log, Seen) and log.value.lines else ""
+            case PhaseReached() | Moved():
+                return  # what they tell stands in the samples too
+            case _:
+                shown = repr(event)
+        if "***" in shown:
+            self.masked += marks(shown)
 
     def _end(self, event: StepEnded) -> None:
         for step in reversed(self.steps):

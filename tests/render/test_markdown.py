@@ -11,6 +11,7 @@ from runbook.model.event import EvidenceSaved, PhaseReached, RunEnded, SampleTak
 from runbook.model.sample import GpuSample, Sample, Seen
 from runbook.model.verdict import Diagnosis, Evidence
 from runbook.render.budget import Budget
+from runbook.render.html import html
 from runbook.render.markdown import cell, fence, markdown
 from runbook.render.marks import prose
 from runbook.render.story import tell
@@ -180,3 +181,10 @@ def test_a_name_inside_a_fold_opens_no_element():
     """Inside a tag's own lines Markdown's escapes mean nothing."""
     name = "<img src=x onerror=alert(1)>"
     has_room(markdown([HEADER, StepEnded(step=name, type="run", status="passed", verdict="passed", seconds=1.0, result={"stdout": "x"})]))
+
+
+def test_what_was_masked_is_counted_by_kind():
+    events = run(result={"stderr": "login ***HF_TOKEN*** and ***hf-token***, ***HF_TOKEN***"})
+    assert "Masked in this transcript: HF\\_TOKEN ×2, hf-token ×1." in markdown(events)
+    assert "HF_TOKEN ×2, hf-token ×1" in html(events)
+    assert "Masked" not in markdown(run())

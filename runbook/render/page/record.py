@@ -163,6 +163,7 @@ def environment(story: Story, observed: Observed) -> Markup:
             ("command", tag("code", text(" ".join(header.argv), 600)) if header.argv else "–"),
             ("overrides", tag("code", text(header.overrides, 1_000)) if header.overrides else "–"),
             ("secrets", text(", ".join(header.secrets), 400) if header.secrets else "–"),
+            ("masked", text(story.masks or "–", 600)),
             ("controller", text(who or "–", 200)),
             ("started", day(header.t)),
         ]
