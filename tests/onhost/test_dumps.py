@@ -16,6 +16,7 @@ from runbook.hosts.base import Host, LaunchSpec, LaunchState, ProcessId
 from runbook.hosts.local import connect_local
 from runbook.model.sample import Seen
 from runbook.onhost import fault_stacks, procs, py_spy
+from tests.support.processes import python
 from tests.support.waiting import until
 
 IDLE = """
@@ -133,3 +134,12 @@ def test_a_py_spy_that_never_answers_is_given_up_in_time(tmp_path: Path) -> None
     tool.write_text("#!/bin/sh\nexec sleep 60\n")
     tool.chmod(0o755)
     assert "no answer in" in py_spy.dump(str(tool), os.getpid(), 0.2)
+
+
+def test_a_process_that_catches_the_signal_for_itself_is_not_asked(tmp_path: Path) -> None:
+    code = "import signal, time; signal.signal(signal.SIGRTMAX - 5, lambda *_: print('told', flush=True)); print('ready', flush=True); time.sleep(60)"
+    with python(code, env={**os.environ, "RUNBOOK_DUMPS": str(tmp_path)}) as child:
+        start = procs.start_ticks(child.pid)
+        assert start is not None and "not known to be armed" in fault_stacks.dump(child.pid, start, 0.5)
+        (tmp_path / f"{child.pid}.stacks").touch()
+        assert "printed nothing" in fault_stacks.dump(child.pid, start, 0.5), "the twin: with the file it would have been asked"
