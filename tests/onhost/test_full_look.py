@@ -32,7 +32,8 @@ def start(tmp_path):
             [sys.executable, "-c", text], stdout=subprocess.PIPE, text=True, cwd=tmp_path, start_new_session=True, **spec
         )
         started.append(process)
-        assert process.stdout.readline().startswith("up")
+        process.first = process.stdout.readline()
+        assert process.first.startswith("up")
         return process
 
     yield begin
@@ -181,6 +182,25 @@ def test_a_peer_that_sends_moves_what_was_received_and_a_quiet_one_does_not(site
             process.communicate()
 
 
+def test_a_new_process_at_the_other_end_is_found_while_the_search_rests(site, start, monkeypatch):
+    monkeypatch.setattr("runbook.onhost.descriptors.REST", 10**9)
+    peer = start(PEER, stdin=subprocess.PIPE)
+    look(site, peer.pid)
+    client = start(CLIENT.replace("PORT", peer.first.split()[1]))
+    assert until(lambda: [row for row in look(site, peer.pid).sockets.value if row.peer_pid == client.pid])
+
+
+def test_a_cheap_look_sees_a_process_stop(site, start):
+    process = start("import time; print('up', flush=True); time.sleep(60)")
+    states = []
+    for number, state in ((signal.SIGCONT, "S"), (signal.SIGSTOP, "T"), (signal.SIGCONT, "S")):
+        os.kill(process.pid, number)
+        until(lambda state=state: procs.read_stat(process.pid).state == state)
+        row = main_of(look(site, process.pid, full=False), process.pid)
+        states.append((row.state, row.threads[0].state))
+    assert states == [("S", "S"), ("T", "T"), ("S", "S")]
+
+
 LOCKER = """
 import fcntl, os, sys
 f = open(sys.argv[1] if len(sys.argv) > 1 else 'a.lock', 'w')
@@ -205,7 +225,8 @@ def test_who_waits_for_a_lock_and_who_holds_it_are_named(site, start, tmp_path, 
     assert [one.pid for one in look(site, waiter.pid).peers.value if one.pid == holder.pid] == [holder.pid]
 
 
-def test_a_lock_that_a_child_inherited_is_held_by_the_child(site, start):
+@pytest.mark.parametrize("collected", [True, False])
+def test_a_lock_that_a_child_inherited_is_held_by_the_child(site, start, collected):
     text = """
 import fcntl, os, time
 f = open('a.lock', 'w')
@@ -216,9 +237,11 @@ print('up', flush=True)
 os._exit(0)
 """
     parent = start(text)
-    parent.wait(10)
+    until(lambda: procs.read_stat(parent.pid).state == "Z")
+    if collected:
+        parent.wait(10)
     waiter = start(LOCKER.replace("CALL", "flock"))
-    child = next(stat.pid for stat in procs.process_table().values() if stat.sid == parent.pid)
+    child = next(stat.pid for stat in procs.process_table().values() if stat.sid == parent.pid != stat.pid)
     lock = until(lambda: next((lock for lock in look(site, waiter.pid).locks.value if lock.waiters), None))
     assert (lock.holder, lock.holder_known) == (child, True)
 
