@@ -128,6 +128,8 @@ def _nowhere(view: View) -> Iterator[Unseen]:
         place = table.get(run.key, NOWHERE)
         if place.kind in ("pipe_read", "pipe_write") and not _pipes_known(view, run):
             yield Unseen("stranger", f"the pipes of pid {run.process.pid} cannot be read, so what is at the other end is not known")
+        elif place.kind in ("recv", "connect") and not any(one.pid == run.process.pid for one in sockets(view)):
+            yield Unseen("stranger", f"from whom pid {run.process.pid} receives is not known: no connection of it was seen")
         elif place.kind == "flock" and not _lock_known(view, run):
             yield Unseen("stranger", f"who holds the file lock that pid {run.process.pid} waits for is not known")
         elif not place.kind and run.frozen:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from runbook.diagnose.actors import actors
+from runbook.diagnose.actors import actors, sockets, tree
 from runbook.diagnose.execution import APART_S
 from runbook.diagnose.lines import TimedLine
 from runbook.diagnose.motion import readings
@@ -26,19 +26,18 @@ COUNT = re.compile(r"['\"]?(?:GPU|nvidia\.com/gpu)['\"]?\s*[:=]\s*(\d+(?:\.\d+)?
 
 def unsatisfiable(view: View) -> Diagnosis | None:
     """hung/unsatisfiable: when the log has asked again and again for GPUs until the stall budget is spent, the host has fewer than it asks
-    for or their number is not known, and nothing moves.
+    for, nothing moves, and it is connected with nobody who could bring more.
 
-    its live twins: a scheduler that waits for GPUs which another job gives back, the first such lines of any start.
+    its live twins: a scheduler that waits for GPUs which another job gives back, a cluster that another host joins, any first such lines.
     """
     clock = view.once(stall)
     asked = [timed for timed in view.lines if DEMANDS.search(timed.line.text)]
     if len(asked) < 2 or asked[-1].t - asked[0].t < APART_S or view.once(actors) or excused(view) or not clock.over():
         return None
     wanted, have = _wanted(asked), _have(view)
-    short = wanted is not None and have is not None and wanted > have
-    if not short and not (wanted is None and view.once(standstill).has("data")):
+    if wanted is None or have is None or wanted <= have or _in_cluster(view) or not view.once(standstill).has("data"):
         return None
-    numbers = f": it wants {wanted:g} GPUs, this host has {have}" if short else ""
+    numbers = f": it wants {wanted:g} GPUs, this host has {have}"
     text = f"{len(asked)} lines ask for what is not given, the last: {quote(asked[-1].line.text)[:160]}{numbers}"
     return verdict(
         view,
@@ -48,9 +47,15 @@ def unsatisfiable(view: View) -> Diagnosis | None:
         accuse=view.main,
         note="waits for GPUs",
         proofs=(Proof("coordination", "demand", wanted, text, asked[-1].t - asked[0].t),),
-        confidence="strong" if short else "likely",
+        confidence="likely",
         next_looks=("compare the parallel sizes that it was started with and the GPUs of the cluster",),
     )
+
+
+def _in_cluster(view: View) -> bool:
+    """Whether it speaks with processes outside its tree: a host's GPUs are not the cluster's."""
+    ours = {process.pid for process in tree(view)}
+    return any(one.state == "ESTAB" and one.peer_pid not in ours for one in sockets(view))
 
 
 def _wanted(asked: list[TimedLine]) -> float | None:

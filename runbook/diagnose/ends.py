@@ -14,6 +14,8 @@ from runbook.model.sample import Absent, Seen
 from runbook.model.units import format_duration
 from runbook.model.verdict import Diagnosis, Evidence, Finding
 
+FRESH_S = 20.0
+"""A weak motion that is older says nothing about the end of the box."""
 BAR_RATE_S = 60.0
 """A bar's rate is taken over this time: long enough for a shard in twenty seconds."""
 
@@ -65,7 +67,7 @@ def slow(view: View) -> Diagnosis | None:
     """slow: the box ended while progress was seen. on_track within its usual time, late beyond it, crawling under the rate floor."""
     if view.question.about == "gpu_free" or not view.question.final:
         return None
-    moving = view.moved_since(view.now - view.recent_s, strong_only=False)
+    moving = _moving(view)
     if not moving:
         return None
     strong = [motion for motion in moving if motion.strong]
@@ -92,6 +94,15 @@ def slow(view: View) -> Diagnosis | None:
         next=("give it more time: a longer `timeout:`",),
         limited_by=view.question.limited_by,
     )
+
+
+def _moving(view: View) -> list[Motion]:
+    """What moved of late. A weak motion must be fresher, and neither counts of a tree that has executed nothing since."""
+    found = view.moved_since(view.now - view.recent_s, strong_only=False)
+    if not any(motion.strong for motion in found):
+        found = [motion for motion in found if motion.t > view.now - FRESH_S]
+    stand = view.once(standstill)
+    return [] if stand.has("execution") and stand.has("place") else found
 
 
 def _still(view: View, kind: str) -> str:

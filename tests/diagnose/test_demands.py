@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from runbook.model.sample import GpuSample, Seen
-from tests.diagnose.scenes import SLEEP, proc, scene
+from tests.diagnose.scenes import SLEEP, connection, proc, scene
 
 
 def state(story, **question):
@@ -24,7 +26,7 @@ def asks(second: float, *, have: int | None = 1, wanted: str = "{'GPU': 2.0}"):
 def test_more_gpus_than_the_host_has_are_never_given() -> None:
     assert state(scene(asks, seconds=28)) is None
     verdict = state(scene(asks, seconds=120))
-    assert (verdict.verdict, verdict.kind, verdict.rule, verdict.confidence) == ("hung", "unsatisfiable", "unsatisfiable", "strong")
+    assert (verdict.verdict, verdict.kind, verdict.rule, verdict.confidence) == ("hung", "unsatisfiable", "unsatisfiable", "likely")
     assert "wants 2 GPUs, this host has 1" in verdict.reason
 
 
@@ -32,8 +34,14 @@ def test_gpus_that_are_there_will_be_given_back() -> None:
     assert state(scene(lambda second: asks(second, have=4), seconds=400), final=True).verdict == "undecided"
 
 
-def test_where_their_number_is_not_known_it_is_only_likely() -> None:
-    assert state(scene(lambda second: asks(second, have=None, wanted="GPUs"), seconds=160)).confidence == "likely"
+@pytest.mark.parametrize("change", [{"have": None}, {"wanted": "GPUs"}])
+def test_where_the_numbers_cannot_be_compared_it_is_undecided(change: dict) -> None:
+    assert state(scene(lambda second: asks(second, **change), seconds=400), final=True).verdict == "undecided"
+
+
+def test_a_cluster_may_have_more_gpus_than_this_host() -> None:
+    story = scene(lambda second: {**asks(second), "sockets": Seen((connection(peer="10.0.0.2:6379"),))}, seconds=400)
+    assert state(story, final=True).verdict == "undecided"
 
 
 def test_one_such_line_says_nothing() -> None:

@@ -171,13 +171,13 @@ def test_of_seeded_groups_the_named_rank_is_the_right_one(world: int) -> None:
     """At least 95 %, otherwise nobody: here all of those that are named."""
     rng = random.Random(world)
     named = wrong = 0
-    for _ in range(20):
+    for _ in range(10):
         odd = rng.randrange(world)
         places = {number: REDUCE for number in range(world)} | {odd: rng.choice([BROADCAST, USER])}
         if rng.random() < 0.3:
             places[(odd + 1) % world] = rng.choice([BROADCAST, USER])
-        verdict = state(scene(lambda second, places=places: group(second, places), seconds=60))
+        verdict = state(scene(lambda second, places=places: group(second, places), seconds=44))
         assert verdict.kind == rank_desync.__name__
         named += verdict.culprit is not None
         wrong += verdict.culprit is not None and verdict.culprit.rank != odd and places[verdict.culprit.rank] is REDUCE
-    assert named >= 10 and wrong == 0
+    assert named >= 5 and wrong == 0
