@@ -17,7 +17,7 @@ from .sources import absent, blind, seen
 
 MOST_MAPS = 16 << 20
 MOST_SMAPS = 64 << 20
-REST = 50  # so many times as long as a look took, none is made
+REST = 1000  # so many times as long as a look took, none is made: 0.1 % of a core at most
 MAPS_S = 30.0  # how long mappings are believed to be the same while the size of all of them is
 LIMIT_S = 0.4
 _WEIGHTS = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) .*\.(?:safetensors|gguf|bin|pt)(?: \(deleted\))?$", re.MULTILINE)
@@ -56,13 +56,18 @@ class Weights:
         if began < self._free_at:
             return blind("not sampled")
         if size != self._size or began - self._mapped_at > MAPS_S:
-            maps = read_file("/proc/%d/maps" % self._pid, MOST_MAPS)
-            self._ranges = [(int(one.group(1), 16), int(one.group(2), 16)) for one in _WEIGHTS.finditer(maps)]
-            self._size, self._mapped_at = size, began
-        self._found = self._count() if self._ranges else absent()
-        self._state = state
-        self._free_at = time.monotonic() + REST * (time.monotonic() - began)
+            self._ranges, self._size, self._mapped_at = self.find(), size, began
+        try:
+            self._found = self._count() if self._ranges else absent()
+            self._state = state
+        finally:
+            self._free_at = time.monotonic() + REST * (time.monotonic() - began)
         return self._found
+
+    def find(self) -> List[Tuple[int, int]]:
+        """Address ranges of weight files. Raises OSError."""
+        maps = read_file("/proc/%d/maps" % self._pid, MOST_MAPS)
+        return [(int(one.group(1), 16), int(one.group(2), 16)) for one in _WEIGHTS.finditer(maps)]
 
     def _count(self) -> Dict[str, Any]:
         if self._counts_ranges:
