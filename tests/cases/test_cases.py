@@ -23,7 +23,7 @@ from tests.cases.outcomes import (
     partial,
 )
 from tests.cases.telling import KNOWN
-from tests.cases.twins import TWINS, changed
+from tests.cases.twins import TWINS, changed, others_hold_the_gpus
 
 WITH_LOG = [case for case in CASES if "fixture" in case]
 TOLD = [case for case in CASES if case["id"] in STORIES]
@@ -87,3 +87,8 @@ def test_c36_a_check_shorter_than_the_engine_needs_can_never_pass_either():
         samples=[replace(one, check=hasty) for one in told.samples], question=replace(told.question, expect=Expectation())
     ).judged()
     assert (found.verdict, found.rule) == ("wrong_check", "never_matches") and "1s" in found.reason
+
+
+def test_c15_a_scheduler_that_waits_for_another_job_is_not_called_hung():
+    found = changed("C-15", others_hold_the_gpus).judged()
+    assert found.verdict in ("slow", "undecided"), f"{found.rule}: {found.reason}"

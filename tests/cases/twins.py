@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from runbook.model.sample import Absent, EngineSample, ProcessSample, Sample, Seen
+from runbook.model.sample import Absent, EngineSample, ProcessSample, Sample, Seen, SocketSample
 from tests.cases.hung_stories import STORIES
 from tests.cases.telling import GIB, MIB, SECOND, T0, Told, proc
 
@@ -108,9 +108,26 @@ def reads_a_file(sample: Sample, second: float) -> dict[str, Any]:
     return {"processes": Seen((main,)), "log": sample.log}
 
 
+def another_node_joins_later(sample: Sample, second: float) -> dict[str, Any]:
+    """The same log on a cluster of two nodes: the driver speaks to daemons of its own host, and a host's GPUs are not the cluster's."""
+    daemons = SocketSample(
+        pid=100, local="127.0.0.1:41002", peer="127.0.0.1:6379", state="ESTAB", received=9000 + int(second) * 40, sent=9000, quiet_s=1.0
+    )
+    return {"sockets": Seen((daemons,))}
+
+
+def others_hold_the_gpus(sample: Sample, second: float) -> dict[str, Any]:
+    """A scheduler that waits until another job gives its GPUs back: it names no number."""
+    if not isinstance(sample.log, Seen):
+        return {}
+    lines = tuple("Waiting: not enough free GPUs" for _ in sample.log.value.lines)
+    return {"log": Seen(replace(sample.log.value, lines=lines))}
+
+
 TWINS: dict[str, Change] = {
     "C-13": tokens_come,
     "C-14": bytes_come,
+    "C-15": another_node_joins_later,
     "C-16": bytes_come,
     "C-17": pipe_is_read,
     "C-18": tokens_come,
@@ -124,4 +141,3 @@ TWINS: dict[str, Change] = {
     "C-42": only_the_tool_is_slow,
     "C-51": reads_a_file,
 }  # fmt: skip
-"""C-15 has none: what the cluster has cannot be seen in either."""
