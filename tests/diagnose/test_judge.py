@@ -13,6 +13,7 @@ from runbook.model.verdict import CRASHED_KINDS, EXIT_CODES, HUNG_KINDS, SLOW_KI
 from tests.diagnose.stories import GENERIC, READY, SGLANG, WEIGHTS, Story, answer, listener, no_answer, process, shard
 
 WANTS_OK = Expectation(body="ok")
+GENERIC_WITH_READY = msgspec.structs.replace(GENERIC, ready="^up$")
 
 
 def died(code: int | None = 1, signal: str | None = None, lived_s: float = 33.0, **more: bool | str) -> Seen:
@@ -485,4 +486,58 @@ def test_profiles_use_crash_kinds_for_their_causes() -> None:
     assert {"on_track", "late", "crawling"} <= SLOW_KINDS and "stopped" in HUNG_KINDS
 
 
-GENERIC_WITH_READY = msgspec.structs.replace(GENERIC, ready="^up$")
+# a server that is only looked at ----------------------------------------------------------------------------------------
+
+
+def test_a_server_that_answers_is_serving() -> None:
+    verdict = Story().at(0, check=answer(), listeners=listener()).judge(about="state")
+    assert (verdict.verdict, verdict.rule, verdict.phase) == ("passed", "serving", "ready")
+
+
+def test_a_server_that_nobody_could_ask_is_serving_by_its_log_and_its_port_at_the_end() -> None:
+    story = Story().at(0, log=READY, listeners=listener()).at(20, listeners=listener())
+    assert story.judge(about="state") is None
+    assert story.judge(about="state", final=True).confidence == "likely"
+
+
+def test_a_loading_server_is_on_its_way() -> None:
+    story = Story().at(0, log=WEIGHTS)
+    for second in range(1, 13):
+        story.at(second, log=shard(second), check=no_answer())
+    verdict = story.judge(about="state", final=True, box_s=12)
+    assert (verdict.verdict, verdict.kind) == ("slow", "on_track") and verdict.reason.startswith("loading, on track in phase `weights`")
+
+
+def test_a_server_that_refuses_and_stands_still_is_not_serving() -> None:
+    story = Story().at(0, log=WEIGHTS).at(100, check=no_answer())
+    assert story.judge(about="state", final=True).verdict == "undecided"
+
+
+def test_the_rules_of_ends_and_answers_are_cited() -> None:
+    ended = Story().at(0).at(1, exit=died(3), processes=Absent()).at(5, exit=died(3), processes=Absent())
+    assert ended.judge().rule == "dead"
+    assert Story().at(1, check=answer()).judge(about="request").rule == "answered"
+
+
+def test_a_main_process_that_is_a_zombie_has_ended() -> None:
+    lost = Blind("it is gone, and no keeper was its parent")
+    zombie = process(state="Z", exit_code=3)
+    story = Story().at(0, processes=[zombie], exit=lost)
+    assert story.judge(about="state") is None
+    verdict = story.at(4, processes=[zombie], exit=lost).judge(about="state")
+    assert (verdict.verdict, verdict.rule) == ("crashed", "gone") and "exit code 3" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+        "ERROR 01-02 engine died",
+        "/bin/sh: line 1: 4711 Killed",
+        "Traceback (most recent call last):\n  File 'a.py'\nKeyError: 'x'\n  the message goes on",
+    ],
+)
+def test_a_line_that_tells_of_a_fault_is_no_progress(line: str) -> None:
+    story = Story(GENERIC).at(0, log="start\n").at(10, log=line + "\n").at(12)
+    assert story.judge(final=True, box_s=12).verdict == "undecided"
+    assert story.at(14, log="falling back to the default path\n").judge(final=True, box_s=14).verdict == "slow"
