@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -38,10 +39,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def word(self) -> str:
-        """right, undecided, or what is wrong: false_hung is the worst."""
+        """right, undecided, open (a recording that ended too early to tell), or what is wrong: false_hung is the worst."""
         right = SCENARIOS[self.scenario].right
         if self.verdict == right:
             return "right"
+        if self.rule == "goes_on":
+            return "open"
         if self.verdict == "undecided":
             return "undecided"
         if self.verdict == "hung":
@@ -101,7 +104,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 def wrong(outcomes: Iterable[Outcome]) -> list[Outcome]:
     """Runs whose verdict is neither right nor undecided."""
-    return [one for one in outcomes if one.word not in ("right", "undecided")]
+    return [one for one in outcomes if one.word not in ("right", "undecided", "open")]
 
 
 def _truths(outcomes: Sequence[Outcome]) -> list[str]:
@@ -114,12 +117,10 @@ def _row(name: str, truth: str, mine: Sequence[Outcome]) -> str:
     took = f"{statistics.median(times):.0f}, {times[min(len(times) - 1, int(0.95 * len(times)))]:.0f}" if times else ""
     kinds = [one.kind_right for one in mine if one.kind_right is not None]
     blamed = [one.culprit_right for one in mine if one.culprit_right is not None]
-    said = {f"{one.verdict}/{one.kind}" if one.kind else one.verdict: 0 for one in mine}
-    for one in mine:
-        said[f"{one.verdict}/{one.kind}" if one.kind else one.verdict] += 1
+    said = Counter("open" if one.word == "open" else f"{one.verdict}/{one.kind}" if one.kind else one.verdict for one in mine)
     return (
         f"{name:<22}{truth:<12}{len(mine):>5}{words.count('right'):>7}{words.count('undecided'):>7}"
-        f"{len(words) - words.count('right') - words.count('undecided'):>7}  {took:<22}"
+        f"{len(wrong(mine)):>7}  {took:<22}"
         f"{f'{sum(kinds)}/{len(kinds)}' if kinds else '':<8}{f'{sum(blamed)}/{len(blamed)}' if blamed else '':<9}"
         + (", ".join(f"{word} {count}" for word, count in said.items()) if truth else "")
     )
@@ -132,7 +133,7 @@ def totals(outcomes: Sequence[Outcome]) -> list[str]:
     lines = [
         f"live called hung: {sum(one.word == 'false_hung' for one in alive)} of {len(alive)}",
         f"hung called slow or passed: {sum(one.word == 'missed' for one in stuck)} of {len(stuck)}",
-        f"undecided: {sum(one.word == 'undecided' for one in outcomes)} of {len(outcomes)}",
+        f"undecided: {sum(one.word == 'undecided' for one in outcomes)} of {sum(one.word != 'open' for one in outcomes)}",
     ]
     for pace, (median, p95) in WITHIN_S.items():
         times = sorted(one.after_s for one in outcomes if one.after_s is not None and SCENARIOS[one.scenario].pace == pace)

@@ -13,9 +13,8 @@ from runbook.diagnose.judge import judge
 from runbook.diagnose.thin import carry_log
 from runbook.engine.memory import Memory
 from runbook.engine.recording import load_recording
-from runbook.engine.replay import waits
-from runbook.model.profile import Profile
-from runbook.model.sample import Blind, ProcessSample, Question, Sample, Seen
+from runbook.engine.replay import Wait, waits
+from runbook.model.sample import Blind, ProcessSample, Sample, Seen
 from runbook.model.verdict import Diagnosis
 from tests.zoo.looking import ends_of
 from tests.zoo.outcome import Outcome, compare
@@ -43,27 +42,32 @@ def _again(record: Path, name: str, seed: int, variant: int) -> Outcome:
     """Variant 0 is the recording as it is, by the rules of today: what they say, and when they would first have said it."""
     (wait,) = waits(load_recording(record.parent, record.name))
     scenario, truth = SCENARIOS[name], msgspec.json.decode(record.with_suffix(".truth.json").read_bytes())
-    samples, text = wait.samples, "as recorded"
+    text, every = "as recorded", 1
     if variant:
-        samples, text = perturbed(samples, random.Random(f"{name} {seed} {variant}"))
-    answer, t = replay(samples, wait.profile, wait.question, ends_of(scenario), EVERY if variant else 1)
+        text, every = perturb(wait, random.Random(f"{name} {seed} {variant}")), EVERY
+    boxed = truth["outcome"]["verdict"] not in ends_of(scenario)
+    answer, t = replay(wait, ends_of(scenario), every, boxed)
     outcome = compare(scenario, seed, answer, truth["culprit"], str(record), f"{variant}: {text}")
     if variant or truth["stuck"] is None or answer.verdict != scenario.right:
         return outcome
     return msgspec.structs.replace(outcome, after_s=t - max(truth["stuck"], truth["began"]))
 
 
-def perturbed(samples: list[Sample], rng: random.Random) -> tuple[list[Sample], str]:
-    """One change of each sort, and what it was. Time only gets longer: a recording ends at its verdict, and proof needs its time."""
+def perturb(wait: Wait, rng: random.Random) -> str:
+    """One change of each sort to what was seen; answers what it was. Time only gets longer: a recording ends at its verdict."""
+    patience = rng.choice((None, None, 30.0))
     pace, lost = rng.choice((1.0, 1.25, 1.6)), rng.choice((0.0, 0.2, 0.5))
     blind = rng.choice(("", *OF_SAMPLE, *OF_PROCESS, "threads"))
-    kept = _drop(samples, lost, rng)
+    kept = _drop(wait.samples, lost, rng)
     begin = kept[0].t
     times = [begin + (one.t - begin) * pace + rng.uniform(-0.2, 0.2) for one in kept]
     for index in range(1, len(times)):
         times[index] = max(times[index], times[index - 1] + 0.05)
-    changed = [msgspec.structs.replace(_hide(one, blind), t=t, host_t=one.host_t + t - one.t) for one, t in zip(kept, times, strict=True)]
-    return changed, f"time x {pace}, {lost:.0%} lost, blind to {blind or 'nothing'}"
+    wait.samples = [
+        msgspec.structs.replace(_hide(one, blind), t=t, host_t=one.host_t + t - one.t) for one, t in zip(kept, times, strict=True)
+    ]
+    wait.question = msgspec.structs.replace(wait.question, stall_after_s=patience)
+    return f"time x {pace}, {lost:.0%} lost, blind to {blind or 'nothing'}, patience {patience or 'as ever'}"
 
 
 def _drop(samples: list[Sample], share: float, rng: random.Random) -> list[Sample]:
@@ -90,14 +94,19 @@ def _hide(sample: Sample, source: str) -> Sample:
     return msgspec.structs.replace(sample, processes=Seen(processes))
 
 
-def replay(samples: Sequence[Sample], profile: Profile, question: Question, ends: frozenset[str], every: int) -> tuple[Diagnosis, float]:
-    """What the wait would have ended with and when: the first verdict among `ends`, else the one at the end of its box."""
+def replay(wait: Wait, ends: frozenset[str], every: int, boxed: bool) -> tuple[Diagnosis, float]:
+    """What the wait would have ended with and when: the first verdict among `ends`, else the one at the end of its box.
+
+    boxed: the recording lasted as long as its box. One that a verdict ended does not say what the end of the box would bring: where
+    that verdict fails to come, the wait would have gone on.
+    """
     memory = Memory()
-    for number, sample in enumerate(samples):
+    for number, sample in enumerate(wait.samples):
         memory.add(sample)
-        last = number == len(samples) - 1
+        last = number == len(wait.samples) - 1
         if last or number % every == 0:
-            answer = judge(memory.view(), profile, msgspec.structs.replace(question, final=last), sample.t)
-            if answer is not None and (last or answer.verdict in ends):
+            question = msgspec.structs.replace(wait.question, final=last and boxed)
+            answer = judge(memory.view(), wait.profile, question, sample.t)
+            if answer is not None and ((last and boxed) or answer.verdict in ends):
                 return answer, sample.t
-    raise AssertionError("the recording has no sample")
+    return Diagnosis(verdict="undecided", rule="goes_on", reason="the recording ended before a verdict was due"), wait.samples[-1].t
