@@ -34,8 +34,8 @@ def stacks(scene: Scene, limit_s: float) -> Pieces:
 
 
 def stacks_text(rows: List[Dict[str, Any]]) -> str:
-    """Stacks for people, main threads first of each process."""
-    parts: List[str] = []
+    """Stacks for people: where the ranks stand, then each process, its main thread first."""
+    parts = rank_groups(rows)
     for pid in dict.fromkeys(row["pid"] for row in rows):
         own = [row for row in rows if row["pid"] == pid]
         notes = [row["note"] for row in own if row["main"] and row.get("note")]
@@ -52,6 +52,18 @@ def stacks_text(rows: List[Dict[str, Any]]) -> str:
             parts.append("-- %s%s%s" % ("main " if main else "", names, more))
             parts += ["   " + frame for frame in frames]
     return "\n".join(parts) + "\n"
+
+
+def rank_groups(rows: List[Dict[str, Any]]) -> List[str]:
+    """One line for the ranks whose main threads stand at the same place, the largest group first; nothing where one rank is known."""
+    places: Dict[Any, List[int]] = {}
+    for row in rows:
+        if row["main"] and row["rank"] is not None:
+            places.setdefault(tuple(row["frames"]), []).append(row["rank"])
+    if sum(len(ranks) for ranks in places.values()) < 2:
+        return []
+    ordered = sorted(places.items(), key=lambda item: (-len(item[1]), item[1]))
+    return ["rank %s: %s" % (", ".join(map(str, sorted(ranks))), " < ".join(frames[:4])) for frames, ranks in ordered] + [""]
 
 
 def processes(scene: Scene, limit_s: float) -> Pieces:

@@ -167,3 +167,20 @@ def test_three_hundred_children_are_told_of_in_bounded_time(local_host: Host) ->
         status, files, _ = take(local_host, "stacks", "processes", pid=target.pid, start=target.start)
         assert time.monotonic() - began < 20
     assert status == {"stacks": "taken", "processes": "taken"} and "left out: more than 64 processes" in files["stacks.txt"]
+
+
+def test_ranks_at_one_place_are_told_together_and_the_odd_one_apart() -> None:
+    def main(rank: int | None, *frames: str) -> dict[str, Any]:
+        return {
+            "pid": 100 + (rank or 0),
+            "tid": 1,
+            "rank": rank,
+            "source": "py-spy",
+            "main": True,
+            "frames": list(frames),
+            "thread": "MainThread",
+        }
+
+    text = collect_process.stacks_text([main(0, "wait (a.py:1)"), main(1, "read (b.py:2)", "load (b.py:9)"), main(2, "wait (a.py:1)")])
+    assert text.splitlines()[:3] == ["rank 0, 2: wait (a.py:1)", "rank 1: read (b.py:2) < load (b.py:9)", ""]
+    assert collect_process.stacks_text([main(None, "wait (a.py:1)")]).startswith("== pid 100, by py-spy")
