@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,9 @@ from runbook.steps.base import Launched, StepContext
 from runbook.steps.counters import EngineCounters
 from runbook.steps.gpu_looks import GpuLooks
 from runbook.steps.inquiry import Inquiry
+from runbook.steps.past import read_past
 
+LOOK_S = 30.0
 FULL_LOOK_S = 10.0
 """Open files, pipes, sockets, locks and disks are read this often; they cost more than the rest."""
 CACHES = {
@@ -31,25 +32,6 @@ CACHES = {
     "DG_JIT_CACHE_DIR": "{home}/.deep_gemm",
 }
 """Variable to the default that engines and compilers use without it."""
-TAIL_BYTES = 32 * 1024
-MOST_MARKS = 150
-LONGEST_LINE = 2000
-LOOK_S = 30.0
-CACHES = {
-    "HF_HOME": "{base}/huggingface",
-    "TRITON_CACHE_DIR": "{home}/.triton/cache",
-    "TORCH_EXTENSIONS_DIR": "{base}/torch_extensions",
-    "TORCHINDUCTOR_CACHE_DIR": "/tmp/torchinductor_{user}",
-    "VLLM_CACHE_ROOT": "{base}/vllm",
-    "FLASHINFER_WORKSPACE_BASE": "{base}/flashinfer",
-    "DG_JIT_CACHE_DIR": "{home}/.deep_gemm",
-}
-"""Variable to the default that engines and compilers use without it."""
-TAIL_BYTES = 32 * 1024
-MOST_MARKS = 150
-LONGEST_LINE = 2000
-BLIND_TOOL_S = 60.0
-"""A GPU tool that did not answer is asked again only after this time."""
 
 
 class Watched:
@@ -74,7 +56,9 @@ class Watched:
         """One sample. A helper that does not answer in time is blindness, not an unreachable host: the link may still be alive."""
         now = self._ctx.clock.monotonic()
         full = self.inquiry.counts or now - self._full_at >= FULL_LOOK_S
-        past = self._past() if self._history else None
+        past, self._history = read_past(self._ctx, self.launched) if self._history else None, False
+        if past is not None:
+            self._inode, self._offset = past.inode, past.offset
         self._gpus.ask()
         try:
             sample = self._ctx.host.sample(self._spec(full, self.inquiry.kernel), timeout_s=LOOK_S)
@@ -87,7 +71,7 @@ class Watched:
         if isinstance(sample.log, Seen):
             self._inode, self._offset = sample.log.value.inode, sample.log.value.end
             if past is not None:
-                log = msgspec.structs.replace(sample.log.value, lines=past + sample.log.value.lines, offset=0)
+                log = msgspec.structs.replace(sample.log.value, lines=past.lines + sample.log.value.lines, offset=0)
                 sample = msgspec.structs.replace(sample, log=Seen(log))
         return self.inquiry.join(sample, full)
 
@@ -116,39 +100,11 @@ class Watched:
             spec["folders"] = caches(self.launched.env, self._ctx.host.facts.home, self._ctx.host.facts.user)
         return spec
 
-    def _past(self) -> tuple[str, ...] | None:
-        """What the log of a server that was up already says of its start: the lines that mark phases, and the last of all.
-
-        Read once. The next sample goes on where this reading ended.
-        """
-        self._history = False
-        state = self.launched.state
-        if not state.log:
-            return None
-        try:
-            tail = self._ctx.host.read(state.log, -TAIL_BYTES, TAIL_BYTES)
-            end = Mark(tail.inode, max(0, tail.size - len(tail.data)))
-            marks = _mark_pattern(self.launched.profile)
-            found = self._ctx.host.scan(state.log, marks, end=end, most=MOST_MARKS).matches if marks and end.size else ()
-        except (CallTimeout, RemoteError):
-            return None  # the sample says why the log cannot be read
-        whole = tail.data.rfind(b"\n") + 1
-        self._inode, self._offset = tail.inode, end.size + whole
-        lines = re.split(rb"[\r\n]+", tail.data[:whole])
-        last = [line.decode("utf-8", "backslashreplace")[:LONGEST_LINE] for line in lines[1 if end.size else 0 :] if line]
-        return (*(match.line for match in found), *last[-MOST_MARKS:])
-
 
 def caches(env: Mapping[str, str], home: str, user: str) -> list[str]:
     """Folders in which compilers and downloaders work: where the launch's variables say, else where they are by default."""
     base = env.get("XDG_CACHE_HOME") or f"{home}/.cache"
     return [env.get(variable) or default.format(home=home, base=base, user=user) for variable, default in CACHES.items()]
-
-
-def _mark_pattern(profile: Profile) -> str:
-    """What marks a phase or readiness in this profile's logs; empty when nothing does."""
-    parts = [profile.ready, *(text for phase in profile.phases for text in (phase.mark, phase.begin, phase.end))]
-    return "|".join(f"(?:{re.sub(r'[(][?]P<[^>]*>', '(?:', part)})" for part in parts if part)
 
 
 class ServerGoal:

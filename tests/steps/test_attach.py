@@ -14,6 +14,7 @@ import pytest
 
 from runbook.hosts.base import Host
 from runbook.lang.expressions import Unknown
+from runbook.model.sample import Seen
 from runbook.steps.attach import Attach
 from runbook.steps.diagnose import Diagnose
 from runbook.steps.grep import Grep
@@ -167,3 +168,20 @@ def test_what_the_log_said_before_counts_for_the_phase(up: Up) -> None:
 
 def test_exactly_one_way_to_name_it() -> None:
     assert Attach().problems() and Attach(port=1, pid=2).problems() and not Attach(port=1).problems()
+
+
+@pytest.mark.slow
+def test_an_old_log_of_any_size_is_no_progress(up: Up) -> None:
+    """200 MB in one line, and marks of its start long before: what is old is not taken for new."""
+    up.log.write_text("[2031-04-02 08:11:02 TP0] Load weight begin. avail mem=1 GB\n")
+    with up.log.open("ab") as out:
+        for _ in range(200):
+            out.write(b"x" * 2**20)
+        out.write(b"\n")
+    up.start("-c", "import time; time.sleep(60)", "needle-of-this-test")
+    up.ctx.at("server").do(Attach(match="needle-of-this-test", profile="sglang"))
+    up.ctx.box_s = 6.0
+    result = up.ctx.at("state").do(Diagnose(server="server"))
+    assert result.verdict == "undecided", result.reason
+    read = [sample.log.value for sample in up.ctx.samples if isinstance(sample.log, Seen)]
+    assert len(read) > 2 and all(one.end == one.size for one in read)
