@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from runbook.diagnose.metrics import from_log
 from runbook.model.sample import CheckSample, Expectation, Seen
 from tests.cases.fixtures import SILENT_S, read
+from tests.cases.other_twins import TWINS as OTHER_TWINS
+from tests.cases.other_twins import changed as twin_of
 from tests.cases.outcomes import (
     CASES,
     MUST_SAY,
@@ -92,3 +94,10 @@ def test_c36_a_check_shorter_than_the_engine_needs_can_never_pass_either():
 def test_c15_a_scheduler_that_waits_for_another_job_is_not_called_hung():
     found = changed("C-15", others_hold_the_gpus).judged()
     assert found.verdict in ("slow", "undecided"), f"{found.rule}: {found.reason}"
+
+
+@pytest.mark.parametrize("case", OTHER_TWINS)
+def test_its_twin_that_is_well_is_not_condemned(case):
+    change, right = OTHER_TWINS[case]
+    found = twin_of(STORIES[case](), change).judged()
+    assert found.verdict in right, f"{found.rule}: {found.reason}"
