@@ -41,7 +41,10 @@ class IoSample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ThreadSample(msgspec.Struct, frozen=True, kw_only=True):
-    """One thread: state letter, schedstat run and wait time, context switches (both kinds summed), kernel wait channel."""
+    """One thread: state letter, run and wait time, how often it was put on a CPU, kernel wait channel.
+
+    All of schedstat; a kernel without it gives run time in clock ticks, no wait time, and switches of both kinds.
+    """
 
     tid: int
     state: str
@@ -64,7 +67,9 @@ class FileSample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PipeSample(msgspec.Struct, frozen=True, kw_only=True):
-    """An open end of a pipe or FIFO. `fill` and `capacity` in bytes, null when they could not be asked.
+    """An open end of a pipe or FIFO; an empty pipe from a process to itself is left out.
+
+    `fill` and `capacity` in bytes, null when they could not be asked.
 
     `peers`: visible processes that hold another end; empty with `peers_known`: nobody does.
     """
@@ -84,7 +89,8 @@ class SocketSample(msgspec.Struct, frozen=True, kw_only=True):
     """A TCP socket of the tree, in state LISTEN too. `received`, `sent`: bytes since it was opened, null where the kernel was not asked.
 
     `local` and `peer` are address:port; `state` as in ss (ESTAB, SYN-SENT, CLOSE-WAIT, …); `quiet_s`: since the last byte came.
-    `peer_pid`: the process at the other end when it is on this host and visible.
+    `peer_pid`: the process at the other end when it is on this host and visible. Beyond 200 sockets all others are summed up in one row
+    of state MORE.
     """
 
     pid: int
@@ -115,7 +121,10 @@ class LockSample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FolderSample(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder that grows while something is compiled or downloaded: number of files, their bytes, age of the newest change."""
+    """A folder that grows while something is compiled or downloaded: number of files, their bytes, age of the newest change.
+
+    One that is too large to be walked has no row; one that is not there yet has no files.
+    """
 
     path: str
     files: int

@@ -52,7 +52,7 @@ class Weights:
         state = (faults, size, resident)
         if state == self._state:
             return self._found
-        began = time.monotonic()
+        began, spent = time.monotonic(), time.thread_time()
         if began < self._free_at:
             return blind("not sampled")
         if size != self._size or began - self._mapped_at > MAPS_S:
@@ -61,7 +61,7 @@ class Weights:
             self._found = self._count() if self._ranges else absent()
             self._state = state
         finally:
-            self._free_at = time.monotonic() + REST * (time.monotonic() - began)
+            self._free_at = time.monotonic() + REST * (time.thread_time() - spent)
         return self._found
 
     def find(self) -> List[Tuple[int, int]]:
