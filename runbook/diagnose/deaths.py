@@ -11,7 +11,7 @@ from runbook.model.units import format_duration
 from runbook.model.verdict import Culprit, Diagnosis, Evidence, Finding
 
 LOST_S = 10.0
-READ_ON_S = 3.0
+READ_ON_S = 2.0
 """How long the rest of a dead server's log is waited for."""
 TIMERS_S = (60, 120, 300, 480, 600, 900, 1200, 1800, 3600, 7200, 28800)
 """Limits that engines, watchdogs and collectives use by default, in seconds."""
@@ -75,7 +75,7 @@ def dead(view: View) -> Diagnosis | None:
 
 
 def gone(view: View) -> Diagnosis | None:
-    """crashed: no process of the server is left, or its main process is a zombie, for 3 s, and nobody recorded how it ended."""
+    """crashed: no process of the server is left, or its main process is a zombie, for 2 s, and nobody recorded how it ended."""
     absent = []
     for sample in reversed(view.samples):
         if not (_is_over(sample, view) and isinstance(sample.exit, Blind)):

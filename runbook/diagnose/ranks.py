@@ -26,7 +26,7 @@ from runbook.model.sample import CollectiveSample, ProcessSample, Seen
 from runbook.model.units import format_duration
 from runbook.model.verdict import Culprit, Diagnosis, Evidence
 
-DIED_S = 3.0
+DIED_S = 2.0
 """A rank that is dead for so long is not replaced any more; its log's last lines had time to come."""
 MISSING_S = 12.0
 COMM = 15
@@ -56,7 +56,7 @@ class Groups(NamedTuple):
 
 
 def rank_died(view: View) -> Diagnosis | None:
-    """crashed/rank_died: when a rank or worker that was seen alive is dead or gone for 3 s while the main process lives on, and no other
+    """crashed/rank_died: when a rank or worker that was seen alive is dead or gone for 2 s while the main process lives on, and no other
     took its place; one that ended with code 0 only when the rest has stood still for 10 s.
 
     its live twins: a rank that is replaced by a new process, ranks that end after their work, a helper that ended.

@@ -131,7 +131,7 @@ def died(second: float, at: float = 6.0, code: int | None = -9, **more):
 
 
 def test_a_rank_that_was_killed_is_a_crash_within_seconds() -> None:
-    assert state(scene(died, seconds=8)) is None
+    assert state(scene(died, seconds=6)) is None
     verdict = state(scene(died, seconds=10))
     assert (verdict.verdict, verdict.kind, verdict.rule, verdict.culprit.rank) == ("crashed", "rank_died", "rank_died", 2)
 
