@@ -121,7 +121,7 @@ def test_all_mistakes_are_told_at_once_and_none_follows_from_another():
     ]
 
 
-JUNK = ["null", "1", "true", "x", "'('", "[]", "[null, [x]]", "{x: {y: 1}}", "'${{ x }}'"]
+JUNK = ["null", "1", "'('", "[null, [x]]", "'${{ x }}'"]
 NESTED = {
     "phases: [{%s: %s}]": ("id", "mark"),
     "phases: [{id: serve, %s: %s}]": ("mark", "end", "stall"),
