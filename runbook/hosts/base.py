@@ -248,9 +248,9 @@ class Host(Closely):
         """Every listening TCP socket with the processes that hold it."""
         return self._typed(tuple[PortOwner, ...], "ports")
 
-    def describe(self, pid: int) -> Described:
-        """A process that runs already, and where its output goes. RemoteError: not_found when there is none."""
-        return self._typed(Described, "describe", pid=pid)
+    def describe(self, pid: int, env: Sequence[str] = ()) -> Described:
+        """A process that runs already, where its output goes, and these variables. RemoteError: not_found when there is none."""
+        return self._typed(Described, "describe", pid=pid, env=list(env))
 
     def gpus(self, indices: Sequence[int] | None = None, limit_s: float = 60.0) -> GpuReport:
         """Memory, holders and faults of each GPU by the driver's tool, never two copies of it at once."""

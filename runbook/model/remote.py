@@ -121,6 +121,8 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
     age_s: float
     run: str
     launch: str
+    env: dict[str, str]
+    """The variables that were asked for, as they were at exec."""
     readable: bool
     outputs: tuple[Output, ...]
     written: tuple[str, ...]

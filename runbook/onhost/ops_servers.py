@@ -2,7 +2,7 @@
 
 import os
 import stat as modes
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import procs
 from .errors import OpError
@@ -29,7 +29,10 @@ def ports(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[List[Dict[str, A
 
 
 def describe(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any], bytes]:
-    """One process: what it was started as, and where its output goes. Raises not_found when it is gone."""
+    """One process: what it was started as, and where its output goes. Raises not_found when it is gone.
+
+    `env`: names of variables of its environment that are wanted; no others are told.
+    """
     pid = int(args["pid"])
     stat = procs.read_stat(pid)
     if stat is None or not procs.is_visible(pid, ctx.scope):
@@ -50,10 +53,15 @@ def describe(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any
         "age_s": procs.age_s(stat),
         "run": careful(lambda number: procs.environ_value(number, "RUNBOOK_RUN")) or "",
         "launch": careful(lambda number: procs.environ_value(number, "RUNBOOK_LAUNCH")) or "",
+        "env": {name: text for name, text in ((name, careful(_variable(name))) for name in args.get("env") or ()) if text},
         "readable": files is not None,
         "outputs": [_output(pid, fd, ctx) for fd in (1, 2)] if files is not None else [],
         "written": _written(pid, files or {}),
     }, b""
+
+
+def _variable(name: str) -> Callable[[int], Optional[str]]:
+    return lambda pid: procs.environ_value(pid, name)
 
 
 OPS = {"ports": ports, "describe": describe}

@@ -11,6 +11,7 @@ from runbook.lang.expressions import Unknown
 from runbook.model.fields import ProfileName, Regex
 from runbook.model.units import format_duration
 from runbook.steps.base import Launched, Step, StepContext, StepResult
+from runbook.steps.caches import VARIABLES
 from runbook.steps.launch import read_port
 from runbook.steps.servers import Server, Survey, log_of
 
@@ -106,7 +107,7 @@ class Attach(Step, frozen=True, kw_only=True, forbid_unknown_fields=True, rename
     def _attached(self, ctx: StepContext, server: Server) -> Launched:
         """Raises RemoteError when it is gone by now, or when its log was named and cannot be read."""
         host = ctx.host
-        told = host.describe(server.pid)
+        told = host.describe(server.pid, VARIABLES)
         if told.start != server.start:
             raise RemoteError("not_found", f"process {server.pid} ended while it was looked at, and its pid was used again", "look again")
         profile = ctx.profile(self.profile or server.profile)
@@ -121,7 +122,7 @@ class Attach(Step, frozen=True, kw_only=True, forbid_unknown_fields=True, rename
             state=kept if kept and self.log == AUTO else _state(ctx, told, log),
             profile=profile,
             port=ports[0] if ports else self.port or read_port(told.argv, profile if profile.port_flags else ctx.profile("generic")),
-            env={},
+            env=told.env,
             run=told.run if kept else "",
             log_note=note,
         )

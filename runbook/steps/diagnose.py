@@ -79,8 +79,8 @@ class State(ServerGoal):
         self._began = ctx.clock.now()
         self._box_s = ctx.remaining_s()
         self._expect = Expectation(status=launched.profile.health.ready_status)
-        base = base_url(launched, step.url)
         health = launched.profile.health
+        base = base_url(launched, step.url) if step.url or health.path else None  # some have no HTTP at all
         self._checks = (
             Checks(ctx, base, None, self._expect, default_path=health.path, timeout_s=float(health.client_timeout), once=True)
             if base is not None

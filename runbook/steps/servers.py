@@ -77,14 +77,13 @@ class Survey:
     def profile_of(self, process: Process) -> str:
         """The profile whose pattern its command, or the title of a process below it, matches; else generic."""
         text = " ".join(process.argv)
-        for profile in self._profiles:
-            if profile.processes.main and is_server(process) and re.search(profile.processes.main, text):
-                return profile.profile
-        titles = [below for below in self._below(process.pid)]
-        for profile in self._profiles:
-            if profile.processes.workers and any(has_title(p, profile.processes.workers) for p in (process, *titles)):
-                return profile.profile
-        return GENERIC
+        if is_server(process):
+            by_command = [one for one in self._profiles if one.processes.main and re.search(one.processes.main, text)]
+            if by_command:
+                return _narrowest(by_command)
+        tree = (process, *self._below(process.pid))
+        by_title = [one for one in self._profiles if one.processes.workers and any(has_title(p, one.processes.workers) for p in tree)]
+        return _narrowest(by_title) if by_title else GENERIC
 
     def _others(self) -> list[Process]:
         """All but ourselves and those above us."""
@@ -134,6 +133,12 @@ class Survey:
             ports=tuple(sorted({owner.port for owner in self._ports if owner.pid in tree})),
             gpus=process.gpus,
         )
+
+
+def _narrowest(fitting: Sequence[Profile]) -> str:
+    """Of several that fit, one that no other of them extends."""
+    extended = {profile.extends for profile in fitting}
+    return next((profile.profile for profile in fitting if profile.profile not in extended), fitting[0].profile)
 
 
 def log_of(found: Described) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from runbook.model.profile import Profile
 from runbook.model.sample import Blind, CheckSample, Expectation, Question, Sample, Seen
 from runbook.model.verdict import Diagnosis
 from runbook.steps.base import Launched, StepContext
+from runbook.steps.caches import caches
 from runbook.steps.counters import EngineCounters
 from runbook.steps.gpu_looks import GpuLooks
 from runbook.steps.inquiry import Inquiry
@@ -22,16 +23,6 @@ from runbook.steps.past import read_past
 LOOK_S = 30.0
 FULL_LOOK_S = 10.0
 """Open files, pipes, sockets, locks and disks are read this often; they cost more than the rest."""
-CACHES = {
-    "HF_HOME": "{base}/huggingface",
-    "TRITON_CACHE_DIR": "{home}/.triton/cache",
-    "TORCH_EXTENSIONS_DIR": "{base}/torch_extensions",
-    "TORCHINDUCTOR_CACHE_DIR": "/tmp/torchinductor_{user}",
-    "VLLM_CACHE_ROOT": "{base}/vllm",
-    "FLASHINFER_WORKSPACE_BASE": "{base}/flashinfer",
-    "DG_JIT_CACHE_DIR": "{home}/.deep_gemm",
-}
-"""Variable to the default that engines and compilers use without it."""
 
 
 class Watched:
@@ -96,15 +87,9 @@ class Watched:
             spec["log"] = {"path": state.log, "inode": self._inode, "offset": self._offset}
         if self.launched.port is not None:
             spec["port"] = self.launched.port
-        if self.inquiry.counts:
+        if full:
             spec["folders"] = caches(self.launched.env, self._ctx.host.facts.home, self._ctx.host.facts.user)
         return spec
-
-
-def caches(env: Mapping[str, str], home: str, user: str) -> list[str]:
-    """Folders in which compilers and downloaders work: where the launch's variables say, else where they are by default."""
-    base = env.get("XDG_CACHE_HOME") or f"{home}/.cache"
-    return [env.get(variable) or default.format(home=home, base=base, user=user) for variable, default in CACHES.items()]
 
 
 class ServerGoal:

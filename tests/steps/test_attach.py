@@ -16,12 +16,13 @@ from runbook.hosts.base import Host
 from runbook.lang.expressions import Unknown
 from runbook.model.sample import Seen
 from runbook.steps.attach import Attach
+from runbook.steps.caches import caches
 from runbook.steps.diagnose import Diagnose
 from runbook.steps.grep import Grep
 from runbook.steps.kill import Kill
 from runbook.steps.request import Request
 from runbook.steps.wait_healthy import WaitHealthy
-from tests.diagnose.stories import GENERIC, SGLANG
+from tests.diagnose.stories import GENERIC, SGLANG, load_profile
 from tests.steps.serving import SMALL_SERVER, Serving, free_port, serving
 from tests.support.context import LocalContext
 from tests.support.processes import is_gone
@@ -123,6 +124,16 @@ def test_a_log_that_was_named_must_be_there(up: Up, tmp_path: Path) -> None:
     assert result.verdict == "failed" and "nope.log" in result.reason
 
 
+def test_of_its_environment_only_what_says_where_compilers_work_is_read(up: Up, tmp_path: Path) -> None:
+    env = {**os.environ, "HOME": str(tmp_path), "TORCH_EXTENSIONS_DIR": str(tmp_path / "ext"), "API_TOKEN": "s3cret-s3cret"}
+    pid = up.start("-c", "import time; time.sleep(60)", env=env)
+    up.ctx.at("server").do(Attach(pid=pid))
+    launched = up.ctx.launched("server")
+    assert launched is not None and launched.env["HOME"] == str(tmp_path) and "API_TOKEN" not in launched.env
+    found = caches(launched.env, "/nowhere", "nobody")
+    assert str(tmp_path / "ext") in found and f"{tmp_path}/.triton/cache" in found and not any("nowhere" in path for path in found)
+
+
 def test_an_output_that_goes_nowhere_is_said_and_searching_it_is_undecided(up: Up) -> None:
     pid = up.start("-c", "import time; time.sleep(60)", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     result = up.ctx.at("server").do(Attach(pid=pid))
@@ -185,3 +196,11 @@ def test_an_old_log_of_any_size_is_no_progress(up: Up) -> None:
     assert result.verdict == "undecided", result.reason
     read = [sample.log.value for sample in up.ctx.samples if isinstance(sample.log, Seen)]
     assert len(read) > 2 and all(one.end == one.size for one in read)
+
+
+def test_the_profile_is_guessed_from_the_command_and_the_narrower_of_two_is_taken(up: Up) -> None:
+    up.ctx.profiles["lab"] = load_profile("lab")
+    pid = up.start("-c", "import time; time.sleep(60)", "-m", "lab_engine.launch_server", "needle-of-this-test")
+    result = up.ctx.at("server").do(Attach(pid=pid))
+    assert result.fields["profile"] == "lab", "it extends sglang's, which fits as well"
+    assert result.fields["port"] == load_profile("lab").default_port
