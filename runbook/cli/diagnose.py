@@ -125,13 +125,15 @@ def _run(text: str, host: Any, clock: SystemClock, out: Path | None, as_json: bo
         ended = execute(runtime, functools.partial(perform.leave, options, False), perform.controller())
     events = load_events(folder)
     perform.write(folder, events)
-    diagnosis = of_run(events, ended)
+    diagnosis, so_far = of_run(events, ended), _so_far(events) if ended.verdict == "interrupted" else None
     if as_json:
-        click.echo(json.dumps({**as_object(diagnosis), "run": run, "transcript": str(folder / "transcript.html")}, ensure_ascii=False))
+        more = {"so_far": as_object(so_far)} if so_far is not None else {}
+        place = {"run": run, "transcript": str(folder / "transcript.html")}
+        click.echo(json.dumps({**as_object(diagnosis), **more, **place}, ensure_ascii=False))
     else:
         from runbook.render.diagnosis import as_text
 
-        click.echo(as_text(diagnosis), nl=False)
+        click.echo(as_text(diagnosis) if so_far is None else f"interrupted; so far:\n{as_text(so_far)}", nl=False)
         click.echo(f"how it came about: runbook judge {run} --rules\ntranscript: {folder / 'transcript.html'}")
     return ended.exit_code
 
@@ -142,6 +144,14 @@ def of_run(events: list[AnyEvent], ended: RunEnded | RunSuspended) -> Diagnosis:
     if ends and ends[-1].diagnosis is not None and ended.verdict in (ends[-1].verdict, "passed"):
         return ends[-1].diagnosis
     return Diagnosis(verdict=ended.verdict, rule="not_looked", reason=ended.reason, kind=ended.kind, next=tuple(ended.next))
+
+
+def _so_far(events: list[AnyEvent]) -> Diagnosis | None:
+    """What the samples of a look that was cut short say."""
+    from runbook.engine.replay import judge_again, waits
+
+    found = waits(events)
+    return judge_again(found[-1]).diagnosis if found else None
 
 
 def as_object(diagnosis: Diagnosis) -> dict[str, Any]:
