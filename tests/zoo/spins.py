@@ -85,7 +85,6 @@ def yield_spin(stage: Stage) -> None:
         for number in range(stage.rng.randrange(50, 400)):
             ring[0] = number % 255 + 1
             sum(range(20_000))
-        stage.blame(pid=os.getpid())
         stage.stuck()
         lock = threading.Lock()
         lock.acquire()
