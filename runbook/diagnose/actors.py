@@ -153,9 +153,9 @@ def _lock_known(view: View, run: Run) -> bool:
 
 
 def _gpus_busy(view: View) -> bool:
-    """Utilisation proves no progress, but a GPU without any computes nothing."""
+    """Utilisation proves no progress, but a GPU without any computes nothing. One that cannot be asked may compute."""
     outcome = view.newest("gpus")
-    return isinstance(outcome, Seen) and any(gpu.utilisation != 0 for gpu in outcome.value)
+    return not isinstance(outcome, Seen) or any(gpu.utilisation != 0 for gpu in outcome.value)
 
 
 def _inside(view: View, run: Run) -> bool:

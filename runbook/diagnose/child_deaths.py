@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from runbook.diagnose.actors import actors, unseen
 from runbook.diagnose.execution import APART_S, WORKS, Run, execution
 from runbook.diagnose.family import HELPERS, name
@@ -14,13 +16,15 @@ from runbook.model.sample import ProcessSample
 from runbook.model.units import format_duration
 from runbook.model.verdict import Diagnosis
 
+COMM = 15
+"""Letters of a process's name that the kernel keeps: all that a zombie has."""
 QUIET_S = 12.0
 """Without any progress for so long after a child's death, its parent does not go on without it."""
 
 
 def child_dead(view: View) -> Diagnosis | None:
-    """hung/child_dead: when a child that failed has been a zombie at two looks ≥ 10 s apart, its parent only waits or polls, and nobody
-    else does anything; one that ended with code 0 only after the stall budget.
+    """hung/child_dead: when a worker that failed has been a zombie at two looks ≥ 10 s apart, its parent only waits or polls, and nobody
+    else does anything; another program that failed, or one that ended with code 0, only after the stall budget.
 
     its live twins: a helper that ended and was never collected while its parent works on, a parent with other children that work.
     """
@@ -33,10 +37,19 @@ def child_dead(view: View) -> Diagnosis | None:
         parent = next((run for run in view.once(execution).runs if run.process.pid == process.ppid), None)
         if seconds < APART_S or parent is None or HELPERS.search(process.title) or not _waits(view, parent):
             continue
+        if not _is_worker(view, process, parent) and not clock.over():
+            continue
         if process.exit_code == 0 and not (clock.over_frozen() and parent.frozen and view.once(standstill).has("data")):
             continue
         return _verdict(view, process, parent, seconds)
     return None
+
+
+def _is_worker(view: View, process: ProcessSample, parent: Run) -> bool:
+    """Whether it was one of the server's own processes, not a tool that it called: forked ones keep the name, workers have a title."""
+    pattern = view.profile.processes.workers
+    same = process.title.strip("[]")[:COMM] == parent.process.title[:COMM]
+    return same or process.rank is not None or bool(pattern and re.search(pattern, process.title))
 
 
 def zombies(view: View) -> list[tuple[ProcessSample, float]]:

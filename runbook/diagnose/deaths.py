@@ -86,6 +86,8 @@ def gone(view: View) -> Diagnosis | None:
     zombie = view.main if isinstance(absent[0].processes, Seen) else None
     found = causes([timed.line for timed in view.lines], view.rules)
     kind = found.first.kind if found.first is not None and found.first.kind != "own_timer" else None
+    if kind is None and zombie is not None and (zombie.exit_code or 0) < 0:
+        kind = "signal"
     return Diagnosis(
         verdict="crashed",
         kind=kind,

@@ -8,7 +8,7 @@ from runbook.diagnose.actors import actors
 from runbook.diagnose.execution import APART_S
 from runbook.diagnose.motion import readings
 from runbook.diagnose.stall import stall
-from runbook.diagnose.standstill import Proof, excused, verdict
+from runbook.diagnose.standstill import Proof, excused, standstill, verdict
 from runbook.diagnose.view import View
 from runbook.diagnose.words import quote
 from runbook.model.sample import Seen, ToolSample
@@ -21,8 +21,8 @@ OFF_THE_BUS = re.compile(r"fallen off the bus|GPU is lost")
 
 
 def driver(view: View) -> Diagnosis | None:
-    """hung/driver: when the driver's tool has been in state D for 60 s, or the kernel reports an Xid since the server's start, and nothing
-    of the server has moved for 10 s or longer, seen twice.
+    """hung/driver: when the driver's tool has been in state D for 60 s, or the kernel reports a new Xid, and nothing of the server has
+    moved for 10 s or longer; of an Xid from before the wait only when the budget of a tree that executes nothing is spent.
 
     its live twins: a tool that is slow (that is blindness), an Xid of a fault that the server survived and works on.
     """
@@ -34,10 +34,11 @@ def driver(view: View) -> Diagnosis | None:
         return None
     if isinstance(tool, Seen) and stuck:
         return _wedged(view, tool.value)
-    reported = [line for _, lines in list(readings(view.samples, "kernel"))[-1:] for line in lines if XID.search(line)]
-    if not reported or len(list(readings(view.samples, "processes"))) < 2:
+    reported = _xids(view)
+    stand = view.once(standstill)
+    if not reported or not (_is_new(view, reported[-1]) or (stand.has("execution") and stand.has("data") and stand.clock.over_frozen())):
         return None
-    text = f"the kernel reports: {quote(reported[0])}"
+    text = f"the kernel reports: {quote(reported[-1])}"
     return verdict(
         view,
         "driver",
@@ -45,9 +46,20 @@ def driver(view: View) -> Diagnosis | None:
         "the GPU or its driver has failed and the server stands still",
         accuse=view.main,
         note="waits for its GPU",
-        proofs=(Proof("device", "xid", quote(reported[0]), text, view.once(stall).wall_s),),
+        proofs=(Proof("device", "xid", quote(reported[-1]), text, view.once(stall).wall_s),),
         next_looks=("what the number means stands in the driver's Xid table", "`dmesg -T | grep -i xid`"),
     )
+
+
+def _xids(view: View) -> list[str]:
+    """What the kernel's log says of Xids at the newest look."""
+    return [line for _, lines in list(readings(view.samples, "kernel"))[-1:] for line in lines if XID.search(line)]
+
+
+def _is_new(view: View, line: str) -> bool:
+    """Whether it came while we watched: an older one may have been survived."""
+    looks = list(readings(view.samples, "kernel"))
+    return len(looks) >= 2 and line not in looks[0][1]
 
 
 def _wedged(view: View, tool: ToolSample) -> Diagnosis:

@@ -99,5 +99,6 @@ def _unanswered_verdict(view: View, one: SocketSample, seconds: float) -> Diagno
         accuse=process,
         note=f"connects to {one.peer}",
         proofs=(Proof("coordination", "syn_sent", one.peer, text, seconds),),
+        confidence="likely",
         next_looks=("is that address reachable, by the interface it uses?", "collective libraries take the interface from a variable"),
     )

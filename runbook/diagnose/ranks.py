@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from runbook.diagnose.actors import actors
-from runbook.diagnose.child_deaths import zombies
+from runbook.diagnose.child_deaths import COMM, zombies
 from runbook.diagnose.execution import APART_S, Run, execution
 from runbook.diagnose.family import everyone, name, rank_mains, ranks
 from runbook.diagnose.motion import Key, readings, rows
@@ -29,8 +29,6 @@ from runbook.model.verdict import Culprit, Diagnosis, Evidence
 DIED_S = 2.0
 """A rank that is dead for so long is not replaced any more; its log's last lines had time to come."""
 MISSING_S = 12.0
-COMM = 15
-"""Letters of a process's name that the kernel keeps."""
 OPERATION = re.compile(r"^(all_?reduce|all_?gather|reduce_?scatter|broadcast|all_?to_?all|barrier|gather|scatter|reduce|recv|send)\w* \(")
 INSIDE = re.compile(r"\(\S*(?:torch/distributed/|deep_ep/)")
 

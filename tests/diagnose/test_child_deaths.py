@@ -65,3 +65,13 @@ def test_a_worker_that_ended_well_and_whose_parent_stands_still_takes_the_whole_
     tell = stands(proc(wchan=FUTEX), zombie(0))
     assert state(scene(tell, seconds=24)) is None
     assert state(scene(tell, seconds=60)).kind == "child_dead"
+
+
+def test_a_tool_that_failed_beside_a_parent_that_polls_takes_the_whole_budget() -> None:
+    """It may poll for something far away, and its call of the tool may long be forgotten."""
+
+    def tell(second: float):
+        return {"processes": [polls(second), zombie(9, title="nvidia-smi")]}
+
+    assert state(scene(tell, seconds=26)) is None
+    assert state(scene(tell, seconds=50)).kind == "child_dead"

@@ -39,8 +39,14 @@ def test_a_wait_for_gpu_memory_ends_on_a_wedged_tool() -> None:
     assert scene(stands(proc(), gpu_tool=tool(90)), seconds=4).judge(about="gpu_free").kind == "driver"
 
 
-def test_an_xid_and_a_server_that_stands_still_are_the_driver() -> None:
-    assert state(scene(stands(proc(), kernel=Seen((XID,))), seconds=14)).kind == "driver"
+def test_a_new_xid_and_a_server_that_stands_still_are_the_driver() -> None:
+    tell = lambda second: {"processes": [proc()], "kernel": Seen((XID,) if second > 5 else ())}  # noqa: E731
+    assert state(scene(tell, seconds=14)).kind == "driver"
+
+
+def test_an_xid_from_before_may_have_been_survived() -> None:
+    assert state(scene(stands(proc(), kernel=Seen((XID,))), seconds=30)) is None
+    assert state(scene(stands(proc(), kernel=Seen((XID,))), seconds=44)).kind == "driver"
 
 
 def test_an_xid_that_the_server_survived_is_none() -> None:

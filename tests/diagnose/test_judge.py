@@ -525,7 +525,13 @@ def test_a_main_process_that_is_a_zombie_has_ended() -> None:
     story = Story().at(0, processes=[zombie], exit=lost)
     assert story.judge(about="state") is None
     verdict = story.at(4, processes=[zombie], exit=lost).judge(about="state")
-    assert (verdict.verdict, verdict.rule) == ("crashed", "gone") and "exit code 3" in verdict.reason
+    assert (verdict.verdict, verdict.rule, verdict.kind) == ("crashed", "gone", None) and "exit code 3" in verdict.reason
+
+
+def test_a_zombie_that_a_signal_ended_is_called_so() -> None:
+    lost, zombie = Blind("it is gone, and no keeper was its parent"), process(state="Z", exit_code=-11)
+    verdict = Story().at(0, processes=[zombie], exit=lost).at(4, processes=[zombie], exit=lost).judge(about="state")
+    assert verdict.kind == "signal" and "signal 11" in verdict.reason
 
 
 @pytest.mark.parametrize(
