@@ -25,7 +25,7 @@ from tests.zoo.outcome import Outcome, weigh
 from tests.zoo.scenario import Scenario
 from tests.zoo.staging import Staged, staged
 
-BOX_S = {"live": 100.0, "serving": 60.0, "decisive": 75.0, "frozen": 200.0, "spin": 210.0, "crash": 30.0, "check": 40.0}
+BOX_S = {"live": 100.0, "serving": 60.0, "decisive": 75.0, "frozen": 200.0, "spin": 210.0, "crash": 45.0, "check": 40.0}
 """How long is looked: at a live process in all, at a hung one from its last progress on. Longer than the verdict may take."""
 START_S = 60.0
 """A hung process has got stuck by then."""
@@ -82,8 +82,8 @@ def perform(scenario: Scenario, seed: int, folder: Path, *, most_s: float | None
     record = folder / f"{scenario.name}-{seed}.jsonl"
     record.with_suffix(".truth.json").unlink(missing_ok=True)
     with staged(scenario, seed) as process:
-        _come_late(process, scenario, seed)
-        box = BOX_S[scenario.truth if scenario.is_alive else scenario.pace]
+        come_late(process, scenario, seed)
+        box = box_s(scenario)
         known = {"generic": profiles().read("generic")}
         ctx = Context(process, scenario, record, min(box, most_s or box), known)
         try:
@@ -94,7 +94,12 @@ def perform(scenario: Scenario, seed: int, folder: Path, *, most_s: float | None
             ctx.close()
 
 
-def _come_late(process: Staged, scenario: Scenario, seed: int) -> None:
+def box_s(scenario: Scenario) -> float:
+    """How long a scenario is looked at."""
+    return BOX_S[scenario.truth if scenario.is_alive else scenario.pace]
+
+
+def come_late(process: Staged, scenario: Scenario, seed: int) -> None:
     """In a third of the seeds nobody looked while it still moved."""
     rng = random.Random(f"late {scenario.name} {seed}")
     if rng.randrange(3) or scenario.truth == "crashed":

@@ -52,7 +52,12 @@ def main(argv: list[str] | None = None) -> int:
 
 def _one(scenario: Scenario, seed: int, args: argparse.Namespace) -> Outcome | None:
     try:
-        outcome = perform(scenario, seed, args.out, most_s=args.most, stall_after=args.stall_after)
+        if args.typed:
+            from tests.zoo.typed import ask
+
+            outcome = ask(scenario, seed, args.out, args.most)
+        else:
+            outcome = perform(scenario, seed, args.out, most_s=args.most, stall_after=args.stall_after)
     except Exception:
         sys.stderr.write(f"{scenario.name} seed {seed} could not be run:\n{traceback.format_exc()}\n")
         return None
@@ -86,6 +91,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=_seeds, default=[0], help="A..B, even:A..B or odd:A..B")
     parser.add_argument("--only", default="", help="names, with commas")
     parser.add_argument("--jobs", type=int, default=2, help="scenarios side by side")
+    parser.add_argument("--typed", action="store_true", help="ask `runbook diagnose local --pid N --json`, a process each")
     parser.add_argument("--load", action="store_true", help="beside 4 x cores of CPU hogs and one that takes memory")
     parser.add_argument("--perturb", type=int, default=0, metavar="N", help="judge each recording N times more, with perturbed samples")
     parser.add_argument("--again", action="store_true", help="start nothing: only judge the recordings of --out")

@@ -75,9 +75,9 @@ def empty_answer(stage: Stage) -> None:
 @crashed("exception", "rank_died", "signal")
 def raises(stage: Stage) -> None:
     """It dies of an exception while it loads."""
-    for number in range(stage.rng.randrange(3, 8)):
+    for number in range(stage.rng.randrange(9, 15)):
         stage.say(f"loaded shard {number}")
-        stage.pause(0.3, 1)
+        stage.pause(0.5, 1.5)
     stage.stuck()
     raise ValueError(stage.pick("shapes (4, 8) and (16,) do not fit", "unknown dtype fp3", "missing key lm_head.weight"))
 
@@ -86,6 +86,6 @@ def raises(stage: Stage) -> None:
 def killed(stage: Stage) -> None:
     """It is killed by a signal."""
     stage.say("loading weights")
-    stage.pause(2, 6)
+    stage.pause(8, 15)
     stage.stuck()
     os.kill(os.getpid(), stage.rng.choice((9, 11)))

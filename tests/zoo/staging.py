@@ -55,7 +55,7 @@ def staged(scenario: Scenario, seed: int) -> Iterator[Staged]:
     rng = random.Random(seed * 7919)
     script, log = folder / rng.choice(SCRIPTS), folder / rng.choice(LOGS)
     started: list[subprocess.Popen[bytes]] = []
-    port = _free_port(rng) if scenario.serves else None
+    port = _free_port() if scenario.serves else None
     try:
         if port is not None:
             (folder / "port").write_text(str(port))
@@ -119,7 +119,9 @@ def _members(group: int) -> list[int]:
     return found
 
 
-def _free_port(rng: random.Random) -> int:
+def _free_port() -> int:
+    """Below those that the kernel gives to outgoing connections, and not by the seed: others start at the same time."""
+    rng = random.SystemRandom()
     while True:
         port = rng.randrange(20000, 30000)
         with socket.socket() as probe, contextlib.suppress(OSError):
