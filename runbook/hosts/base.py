@@ -266,9 +266,9 @@ class Host(Closely):
         """
         chain = chain_of(spec)
         for has in (self._looks.has(chain), 0):
-            answer = self.call("sample", timeout_s=timeout_s, **spec, chain=chain, has=has).data
+            answer = self.call("sample", timeout_s=timeout_s, **spec, chain=chain, has=has)
             try:
-                return msgspec.convert(self._looks.take(chain, answer), Sample)
+                return msgspec.convert(self._looks.take(chain, answer.data, answer.blob), Sample)
             except OutOfStep:
                 continue  # another thread has taken a look of this chain meanwhile
         raise AssertionError("a look that builds on nothing cannot be out of step")

@@ -58,7 +58,7 @@ class ProcessEye:
             "state": stat.state,
             "title": title,
             "rss": stat.rss,
-            "threads": self._threads.look(room) if room is not None else [],
+            "threads": self._threads.look(room, stat.threads) if room is not None else [],
             "rank": rank_of(title, self._variable),
             "io": io_of(stat, rights),
             "faults": stat.faults,

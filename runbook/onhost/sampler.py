@@ -22,11 +22,11 @@ def sample(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any],
     """What `args` asks for: {run, server, pid, start, log, port, gpus, threads, full, folders, kernel}, each optional.
 
     `full`: what the processes have open, sockets, locks, disks, and the growth of `folders`. The engine sets `t` and `check`.
-    With `chain`, a name for looks that resemble each other, and `has`, the number of the last one that the caller has of it: what
-    changed since then, by `changes`.
+    With `chain`, a name for looks that resemble each other, and `has`, the number of the last one that the caller has of it: only what
+    changed since then (see `sent`).
     """
     found = look(ctx, args)
-    return (SENT.answer(args["chain"], int(args.get("has") or 0), found) if args.get("chain") else found), b""
+    return SENT.answer(args["chain"], int(args.get("has") or 0), found) if args.get("chain") else (found, b"")
 
 
 def look(ctx: Any, args: Dict[str, Any]) -> Dict[str, Any]:

@@ -4,13 +4,15 @@ A thread that ran neither longer nor once more since the look before is still wh
 descriptor that stays open. Of one that ran, state and wait channel are read anew.
 """
 
+import errno
 import functools
 import os
 import re
 import resource
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
 from . import procs
+from .rights import read_file
 
 MOST_THREADS = 2000  # of one process
 RESERVE = 256  # descriptors for everything else that the helper does
@@ -27,42 +29,25 @@ class Room:
 
 
 class _Thread:
-    def __init__(self, folder: str, tid: int) -> None:
-        self.tid = tid
-        self.folder = "%s/%d" % (folder, tid)
-        self.fd: Optional[int] = None
-        self.raw = b""
-        self.row: Optional[Row] = None
+    """What is known of one: its open schedstat (-1: there was no room for it), what that said last, and the row made of it."""
 
-    def clocks(self, room: Room) -> Optional[bytes]:
-        if not keeps_clocks():
-            return _coarse_clocks(self.folder)
-        if self.fd is not None:
+    __slots__ = ("fd", "folder", "raw", "row")
+
+    def __init__(self, folder: str, room: Room) -> None:
+        self.folder, self.fd, self.raw = folder, -1, b""
+        self.row: Row = {}
+        if room.left > 0 and keeps_clocks():
             try:
-                return os.pread(self.fd, 96, 0)
-            except OSError:
-                self.close(room)  # that thread is gone; its number may be another's by now
-        if room.left <= 0:
-            return procs.read_bytes(self.folder + "/schedstat", 96)
-        try:
-            self.fd = os.open(self.folder + "/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-            room.left -= 1
-            return os.pread(self.fd, 96, 0)
-        except OSError:
-            return None
-
-    def look(self, room: Room) -> Optional[Row]:
-        raw = self.clocks(room)
-        if not raw:
-            return None
-        if raw != self.raw or self.row is None:
-            self.raw, self.row = raw, _row(self.folder, self.tid, raw)
-        return self.row
+                self.fd = os.open(folder + "/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+                room.left -= 1
+            except OSError as problem:
+                if problem.errno != errno.EMFILE:
+                    raise
 
     def close(self, room: Room) -> None:
-        if self.fd is not None:
+        if self.fd >= 0:
             os.close(self.fd)
-            self.fd = None
+            self.fd = -1
             room.left += 1
 
 
@@ -73,22 +58,43 @@ class Threads:
         self._folder = "/proc/%d/task" % pid
         self._known: Dict[int, _Thread] = {}
 
-    def look(self, room: Room) -> List[Row]:
-        """Each thread that could be read, at most MOST_THREADS; one that ends while we look is left out."""
+    def look(self, room: Room, count: int) -> List[Row]:
+        """Each thread that could be read, at most MOST_THREADS; one that ends while we look is left out.
+
+        `count`: how many the process has. While all that are known live and are so many, they are not listed again.
+        """
+        rows = self._read(room)
+        if count != len(self._known):
+            self._list(room)
+            rows = self._read(room)
+        return rows
+
+    def _list(self, room: Room) -> None:
         try:
             tids = sorted(map(int, os.listdir(self._folder)))[:MOST_THREADS]
         except OSError:
             tids = []
-        for tid in self._known.keys() - set(tids):
-            self._known.pop(tid).close(room)
-        rows = []
+        before, self._known = self._known, {}
         for tid in tids:
-            thread = self._known.get(tid)
-            if thread is None:
-                thread = self._known[tid] = _Thread(self._folder, tid)
-            row = thread.look(room)
-            if row is not None:
-                rows.append(row)
+            try:
+                self._known[tid] = before.pop(tid) if tid in before else _Thread("%s/%d" % (self._folder, tid), room)
+            except OSError:
+                continue  # it has ended
+        for thread in before.values():
+            thread.close(room)
+
+    def _read(self, room: Room) -> List[Row]:
+        rows, ended, pread = [], [], os.pread
+        for tid, thread in self._known.items():
+            try:
+                raw = pread(thread.fd, 96, 0) if thread.fd >= 0 else _clocks(thread.folder)
+                if raw != thread.raw:
+                    thread.row, thread.raw = _row(thread.folder, tid, raw), raw
+                rows.append(thread.row)
+            except OSError:  # it has ended; its number may be another's by now
+                ended.append(tid)
+        for tid in ended:
+            self._known.pop(tid).close(room)
         return rows
 
     def close(self, room: Room) -> None:
@@ -104,21 +110,21 @@ def keeps_clocks() -> bool:
     return (procs.read_bytes("/proc/self/schedstat", 96) or b"0").split()[-1] != b"0"
 
 
-def _coarse_clocks(folder: str) -> Optional[bytes]:
-    """As schedstat has them, from files that every kernel has: run time in steps of a clock tick, no waiting time, switches exact."""
-    stat, status = procs.read_bytes(folder + "/stat", 4096), procs.read_bytes(folder + "/status", 4096)
-    if not stat or not status:
-        return None
-    ticks = procs.parse_stat(stat).cpu_ticks
-    switches = sum(int(count) for count in _SWITCHES.findall(status))
+def _clocks(folder: str) -> bytes:
+    """As schedstat has them. Raises OSError.
+
+    Where the kernel has none: run time in steps of a clock tick, no waiting time, and the switches, from files that every kernel has.
+    """
+    if keeps_clocks():
+        return read_file(folder + "/schedstat", 96)
+    ticks = procs.parse_stat(read_file(folder + "/stat", 4096)).cpu_ticks
+    switches = sum(int(count) for count in _SWITCHES.findall(read_file(folder + "/status", 8192)))
     return b"%d 0 %d" % (ticks * 1000000000 // procs.TICKS_PER_S, switches)
 
 
-def _row(folder: str, tid: int, clocks: bytes) -> Optional[Row]:
+def _row(folder: str, tid: int, clocks: bytes) -> Row:
     run_ns, wait_ns, switches = clocks.split()[:3]
-    stat = procs.read_bytes(folder + "/stat", 4096)
-    if not stat:
-        return None
+    stat = read_file(folder + "/stat", 4096)
     return {
         "tid": tid,
         "state": stat[stat.rindex(b")") + 2 :][:1].decode("ascii"),

@@ -1,7 +1,9 @@
 """A look over a real channel is the same whether all of it was sent or only what changed."""
 
+import json
 import subprocess
 import sys
+import zlib
 
 import msgspec
 import pytest
@@ -53,21 +55,31 @@ def test_a_second_look_brings_a_fraction_of_the_first(host: Host):
         try:
             process.stdout.readline()
             spec = {"pid": process.pid, "start": procs.start_ticks(process.pid), "threads": True, "full": True, "chain": "x"}
-            first = host.call("sample", **spec).data
-            second = host.call("sample", **spec, has=first["number"]).data
-            assert second["since"] == first["number"]
-            assert len(msgspec.json.encode(second)) < len(msgspec.json.encode(first)) / 4
+            first = host.call("sample", **spec)
+            second = host.call("sample", **spec, has=first.data["number"])
+            assert second.data["since"] == first.data["number"]
+            assert len(second.blob) < len(first.blob) / 2
         finally:
             process.kill()
 
 
+def packed(data):
+    return zlib.compress(json.dumps(data).encode())
+
+
 def test_a_look_that_builds_on_one_that_is_not_here_is_out_of_step():
     looks = Looks()
-    assert looks.take("a", {"number": 1, "look": {"t": 1.0}}) == {"t": 1.0}
+    assert looks.take("a", {"number": 1}, packed({"t": 1.0})) == {"t": 1.0}
     with pytest.raises(OutOfStep):
-        looks.take("a", {"number": 3, "since": 2, "changes": {"~": {"t": 3.0}}})
+        looks.take("a", {"number": 3, "since": 2}, packed({"~": {"t": 3.0}}))
     assert looks.has("a") == 0
 
 
 def test_a_host_that_knows_no_chains_sends_the_whole():
-    assert Looks().take("a", {"t": 1.0}) == {"t": 1.0}
+    assert Looks().take("a", {"t": 1.0}, b"") == {"t": 1.0}
+
+
+@pytest.mark.parametrize("blob", [b"", b"nonsense", zlib.compress(b"{")])
+def test_an_answer_that_is_no_look_is_refused(blob):
+    with pytest.raises(ValueError):
+        Looks().take("a", {"number": 1}, blob)

@@ -171,27 +171,27 @@ def test_threads_of_a_kernel_without_schedstat_still_move(start, monkeypatch):
     monkeypatch.setattr(thread_look, "keeps_clocks", lambda: False)
     process = start("import time\nprint('up', flush=True)\nwhile True: time.sleep(0.001)")
     threads = thread_look.Threads(process.pid)
-    first = threads.look(thread_look.Room())
-    assert until(lambda: threads.look(thread_look.Room())[0]["switches"] > first[0]["switches"])
+    first = threads.look(thread_look.Room(), 1)
+    assert until(lambda: threads.look(thread_look.Room(), 1)[0]["switches"] > first[0]["switches"])
 
 
 def test_without_room_for_open_descriptors_threads_are_read_all_the_same(start):
     process = start("import time\nprint('up', flush=True)\nwhile True: time.sleep(0.001)")
     threads, none = thread_look.Threads(process.pid), thread_look.Room()
     none.left = 0
-    first = threads.look(none)
-    assert until(lambda: threads.look(none)[0]["run_ns"] > first[0]["run_ns"])
+    first = threads.look(none, 1)
+    assert until(lambda: threads.look(none, 1)[0]["run_ns"] > first[0]["run_ns"])
 
 
 def test_descriptors_of_threads_are_given_back(start):
     process = start("import time\nprint('up', flush=True)\ntime.sleep(60)")
     room = thread_look.Room()
     threads, before = thread_look.Threads(process.pid), room.left
-    threads.look(room)
+    threads.look(room, 1)
     assert room.left == before - 1
     process.kill()
     process.wait()
-    assert threads.look(room) == [] and room.left == before
+    assert threads.look(room, 1) == [] and room.left == before
 
 
 @pytest.mark.parametrize("kind", ["folder", "fifo"])
