@@ -140,9 +140,9 @@ os.mkfifo(pipe)
 reader = os.open(pipe, os.O_RDWR)
 def serve():
     while os.read(reader, 128):
-        open(os.environ["TORCH_FR_DUMP_TEMP_FILE"] + str(rank), "wb").write(_dump_fr_trace())
+        open(os.environ["TORCH_FR_DUMP_TEMP_FILE"] + str(rank), "wb").write(_dump_fr_trace(True, False, False))
 threading.Thread(target=serve, daemon=True).start()
-dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=3, timeout=datetime.timedelta(seconds=60))
+dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=3, timeout=datetime.timedelta(seconds=180))
 x = torch.ones(4)
 for _ in range(3):
     dist.all_reduce(x)
@@ -156,7 +156,9 @@ elif kind == "skip":
 else:
     dist.broadcast(x, 0)
 """
-"""A gloo rank with a real recorder. Torch itself serves the FIFO for NCCL only, so a thread of the rank does here what it does there."""
+"""A gloo rank with a real recorder. Torch itself serves the FIFO for NCCL only, so a thread of the rank does here what it does there.
+
+Without stacks: for its first dump with them torch reads the symbols of its libraries, which takes seconds."""
 
 
 @contextlib.contextmanager
@@ -190,7 +192,8 @@ def gloo(kind: str, folder: Path) -> Iterator[list[tuple[ProcessId, int | None]]
 
 
 def seen(found: Any) -> dict[int, tuple[Any, str, str]]:
-    assert isinstance(found, Seen), found
+    if not isinstance(found, Seen):
+        return {}
     assert {row.source for row in found.value} == {"flight"} and len({row.group for row in found.value}) == 1
     return {row.rank: (row.sequence, row.operation, row.state) for row in found.value}
 
@@ -199,7 +202,7 @@ def seen(found: Any) -> dict[int, tuple[Any, str, str]]:
 def test_the_rank_that_stays_away_is_seen_in_recorder_and_stacks(local_host: Host, tmp_path: Path) -> None:
     with gloo("skip", tmp_path) as ranks:
         waiting = {0: (4, "all_reduce [[4]]", "started"), 1: (4, "all_reduce [[4]]", "started"), 2: (3, "all_reduce [[4]]", "completed")}
-        assert until(lambda: (found := seen(local_host.collectives(ranks, limit_s=20))) == waiting and found)
+        assert until(lambda: (found := seen(local_host.collectives(ranks, limit_s=20))) == waiting and found, 60)
         stacks = local_host.stacks(ranks)
         again = local_host.collectives(ranks, look=2, limit_s=20)
     assert seen(again) == waiting and {row.look for row in again.value} == {2}
@@ -263,6 +266,7 @@ def test_a_fifo_that_nobody_reads_does_not_hold_the_look(local_host: Host, tmp_p
 def dump_of(sequence: int) -> bytes:
     """A dump as torch writes it, protocol 2 of plain data."""
     entry = {"collective_seq_id": sequence, "process_group": ("0", "default_pg"), "profiling_name": "nccl:all_reduce", "state": "started"}
+    entry["frames"] = [{"name": "all_reduce", "filename": "/x/distributed_c10d.py", "line": 3245}]
     return pickle.dumps({"version": "2.10", "pg_status": {}, "entries": [entry]}, 2)
 
 
