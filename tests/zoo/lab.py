@@ -9,7 +9,7 @@ import contextlib
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -46,14 +46,15 @@ JOBS = 3
 
 
 class Ended(NamedTuple):
-    """One fault and how its run ended."""
+    """One fault and how its run ended. The rest is read from the run's folder while it is there."""
 
     fault: str
     outcome: Outcome
+    diagnosis: Diagnosis | None = None
+    transcript: str = ""
 
-    @property
-    def diagnosis(self) -> Diagnosis | None:
-        """Of the wait."""
+    def diagnosed(self) -> Diagnosis | None:
+        """What the wait said."""
         ends = [event for event in self.outcome.events if isinstance(event, StepEnded) and event.step == "up"]
         return ends[-1].diagnosis if ends else None
 
@@ -64,15 +65,15 @@ class Ended(NamedTuple):
         return verdict == "passed" if self.fault in LIVE else verdict == "hung" and kind in KINDS[self.fault]
 
 
-def play(state: Path, names: Sequence[str]) -> list[Ended]:
-    """Each fault in a run of its own, some side by side, on the lab of this state folder."""
+def play(state: Path, names: Sequence[str], then: Callable[[Ended], Ended] = lambda one: one) -> list[Ended]:
+    """Each fault in a run of its own, some side by side, on the lab of this state folder. `then` reads what is wanted of its files."""
     file = state / "fault.yaml"
     file.write_text(PLAYBOOK)
 
     def one(name: str) -> Ended:
         ranks = 4 if name in NEED_RANKS else 1
         flags = ["-e", f"fault={name}", "-e", f"port={_free_port()}", "-e", f"ranks={ranks}"]
-        return Ended(name, runbook("run", file, *flags, "--json", "--no-suspend", state=state, seconds=420))
+        return then(Ended(name, runbook("run", file, *flags, "--json", "--no-suspend", state=state, seconds=420)))
 
     with ThreadPoolExecutor(JOBS) as pool:
         return list(pool.map(one, names))
@@ -104,7 +105,8 @@ def main(names: Sequence[str]) -> int:
         for one in ended:
             said = one.outcome.json
             up = one.outcome.step("up")
-            found = one.diagnosis.culprit if one.diagnosis else None
+            diagnosis = one.diagnosed()
+            found = diagnosis.culprit if diagnosis else None
             seconds, culprit = up.get("seconds") or 0.0, f"rank {found.rank} pid {found.pid}" if found else "nobody"
             line = f"{'right' if one.right else 'WRONG':<6}{one.fault:<21}{said['verdict']}/{said['kind']} after {seconds:.0f} s, culprit {culprit}: {said['reason'][:160]}"
             sys.stdout.write(line + "\n")
