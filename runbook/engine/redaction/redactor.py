@@ -12,7 +12,7 @@ import msgspec
 from runbook.engine.redact import Mask
 from runbook.engine.redaction.named import judge, kind_of
 from runbook.engine.redaction.public import Aliases
-from runbook.engine.redaction.scan import Found, masked
+from runbook.engine.redaction.scan import Found, is_short_and_clean, masked
 from runbook.engine.redaction.stream import blocks
 from runbook.model.masked import MARK, mark, marks
 
@@ -62,8 +62,12 @@ class Redactor:
         self._aliases = aliases
         self.report = Report()
 
-    def text(self, text: str, place: Place) -> str:
-        """One text; `place` is that of its first line."""
+    def text(self, text: str, place: Place, path: tuple[object, ...] = ()) -> str:
+        """One text; `place` is that of its first line, `path` leads to it inside an event."""
+        if "***" not in text and is_short_and_clean(text) and self._declared.text(text) == text:
+            return self._aliased(text)
+        if path:
+            place = msgspec.structs.replace(place, field=".".join(map(str, path)))
         before = marks(text)
         for kind, number in before.items():
             self.report.before[kind] = self.report.before.get(kind, 0) + number
@@ -90,19 +94,19 @@ class Redactor:
         """A file's name with aliases: the journal names it so."""
         return self._aliased(name)
 
-    def data(self, value: Any, place: Place, name: str = "") -> Any:
-        """Plain data, keys included; the path to each text is in its place. `name` is the key or flag that the value belongs to."""
+    def data(self, value: Any, place: Place, name: str = "", path: tuple[object, ...] = ()) -> Any:
+        """Plain data, keys included. `name` is the key or flag that the value belongs to."""
         if isinstance(value, str):
-            text = self.text(value, place)
-            if name and kind_of(name) not in self._allow and judge(name, text) is not None:
-                self.report.add(kind_of(name), place)
+            text = self.text(value, place, path)
+            if name and judge(name, text) is not None and kind_of(name) not in self._allow:
+                self.report.add(kind_of(name), msgspec.structs.replace(place, field=".".join(map(str, path))))
                 return mark(kind_of(name))
             return text
         if isinstance(value, dict):
-            return {self.text(key, place): self.data(item, _inside(place, key), key) for key, item in value.items()}
+            return {self.text(key, place, path): self.data(item, place, key, (*path, key)) for key, item in value.items()}
         if isinstance(value, list):
             flags = [before[2:] if isinstance(before, str) and before.startswith("--") else "" for before in [None, *value]]
-            return [self.data(item, _inside(place, index), flag) for index, (item, flag) in enumerate(zip(value, flags, strict=False))]
+            return [self.data(item, place, flag, (*path, index)) for index, (item, flag) in enumerate(zip(value, flags, strict=False))]
         return value
 
     def journal(self, lines: Iterable[str], file: str) -> Iterator[str]:
@@ -125,10 +129,6 @@ class Redactor:
         for block in blocks(pieces):
             yield self.text(block, Place(file, line))
             line += block.count("\n")
-
-
-def _inside(place: Place, key: object) -> Place:
-    return msgspec.structs.replace(place, field=f"{place.field}.{key}" if place.field else str(key))
 
 
 def tag_of(event: Mapping[str, Any]) -> str:
