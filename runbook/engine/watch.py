@@ -19,6 +19,8 @@ from runbook.steps.base import Goal, Judged, TellsRanks
 
 SPEAK_S = 10.0
 """At most one `moved` event in this time."""
+LONG_S, LONG_EVERY_S = 120.0, 5.0
+"""In a wait that is longer than the first, what moved is asked only this often: a new phase may be told so much later."""
 
 
 class Waiter(Protocol):
@@ -127,14 +129,17 @@ class _Speaker:
     def __init__(self, waiter: Waiter) -> None:
         self._waiter = waiter
         self._phase: str | None = None
-        self._last = float("-inf")
+        self._last = self._asked = float("-inf")
         self._told = 0
 
     def speak(self, goal: Goal, view: list[Sample], elapsed_s: float, doubt: str) -> None:
         self._tell_ranks(goal, view[-1].server)
+        now = self._waiter.clock.monotonic()
+        if elapsed_s > LONG_S and now - self._asked < LONG_EVERY_S:
+            return
+        self._asked = now
         phase, text = goal.moved(view)
         text = f"suspicious: {doubt}; {text}" if doubt else text
-        now = self._waiter.clock.monotonic()
         if phase and phase != self._phase:
             self._waiter.emit(PhaseReached(step=self._waiter.step, server=view[-1].server, phase=phase))
         elif now - self._last < SPEAK_S:

@@ -65,7 +65,7 @@ class Server:
         return self.under_way > 0
 
 
-def run(box_s: float = 300.0, **server):
+def run(box_s: float = 200.0, **server):
     """(the goal, the waiter, the answer)."""
     clock = MovingClock()
     goal, waiter = Server(clock, **server), Waiter(clock, box_s)
@@ -80,7 +80,7 @@ def test_a_suspicion_is_told_while_the_wait_goes_on_and_is_no_verdict():
     goal, waiter, answer = run()
     told = of(waiter, Suspected)
     assert len(told) == 1 and told[0].kind and told[0].text
-    assert waiter.clock.t - 1000 >= 300, "the wait used its whole box"
+    assert waiter.clock.t - 1000 >= 200, "the wait used its whole box"
     assert any("suspicious" in event.text for event in of(waiter, Moved))
     assert goal.wanted and "stacks" in goal.wanted[0]
     assert of(waiter, WaitEnded)[0].verdict == answer.verdict
