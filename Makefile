@@ -39,8 +39,10 @@ story: setup-dev
 ## from perturbed recordings. About 45 minutes; the recordings stay in .cache/zoo.
 ZOO := $(BIN)/python -m tests.zoo.run
 zoo: setup-dev
-	$(ZOO) --seeds odd:1..3 --jobs 6 --perturb 4 --out .cache/zoo/quiet --json .cache/zoo/quiet.json
-	$(ZOO) --seeds odd:5..5 --jobs 6 --perturb 4 --load --out .cache/zoo/load --json .cache/zoo/load.json
+	@status=0; \
+	$(ZOO) --seeds odd:1..3 --jobs 8 --perturb 2 --out .cache/zoo/quiet --json .cache/zoo/quiet.json || status=1; \
+	$(ZOO) --seeds odd:5..7 --jobs 10 --perturb 2 --load --out .cache/zoo/load --json .cache/zoo/load.json || status=1; \
+	exit $$status
 
 ## Ten of its scenarios, as `make test` runs them.
 zoo-fast: setup-dev

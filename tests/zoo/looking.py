@@ -25,8 +25,10 @@ from tests.zoo.outcome import Outcome, weigh
 from tests.zoo.scenario import Scenario
 from tests.zoo.staging import Staged, staged
 
-BOX_S = {"live": 100.0, "serving": 60.0, "decisive": 75.0, "frozen": 200.0, "spin": 210.0, "crash": 45.0, "check": 40.0}
+BOX_S = {"live": 80.0, "serving": 60.0, "decisive": 75.0, "frozen": 200.0, "spin": 210.0, "crash": 45.0, "check": 40.0}
 """How long is looked: at a live process in all, at a hung one from its last progress on. Longer than the verdict may take."""
+UNDER_LOAD = 1.5
+"""So much longer on an overloaded host, where stall budgets are doubled."""
 START_S = 60.0
 """A hung process has got stuck by then."""
 _encode = msgspec.json.Encoder(enc_hook=float).encode
@@ -77,13 +79,15 @@ def ends_of(scenario: Scenario) -> frozenset[str]:
     return CERTAIN_VERDICTS | ({"passed"} if scenario.right == "passed" else set())
 
 
-def perform(scenario: Scenario, seed: int, folder: Path, *, most_s: float | None = None, stall_after: str = "auto") -> Outcome:
+def perform(
+    scenario: Scenario, seed: int, folder: Path, *, load: bool = False, most_s: float | None = None, stall_after: str = "auto"
+) -> Outcome:
     """Play it, watch it, weigh the verdict. The recording stays in `folder`."""
     record = folder / f"{scenario.name}-{seed}.jsonl"
     record.with_suffix(".truth.json").unlink(missing_ok=True)
     with staged(scenario, seed) as process:
         come_late(process, scenario, seed)
-        box = box_s(scenario)
+        box = box_s(scenario) * (UNDER_LOAD if load else 1.0)
         known = {"generic": profiles().read("generic")}
         ctx = Context(process, scenario, record, min(box, most_s or box), known)
         try:

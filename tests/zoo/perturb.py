@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from runbook.engine.recording import load_recording
 from runbook.engine.replay import Wait, waits
 from runbook.model.sample import Blind, ProcessSample, Sample, Seen
 from runbook.model.verdict import Diagnosis
+from tests.zoo.actor import collect
 from tests.zoo.looking import ends_of
 from tests.zoo.outcome import Outcome, compare
 from tests.zoo.scenario import SCENARIOS
@@ -29,13 +33,16 @@ REASON = "not permitted (perturbed)"
 
 def rejudge(folder: Path, names: Sequence[str], seeds: Sequence[int], times: int) -> list[Outcome]:
     """Each recording of these scenarios and seeds as it is, then so many times changed."""
-    found = []
-    for name in names:
-        for seed in seeds:
-            record = folder / f"{name}-{seed}.jsonl"
-            if record.with_suffix(".truth.json").exists():
-                found += [_again(record, name, seed, variant) for variant in range(times + 1)]
-    return found
+    records = [(folder / f"{name}-{seed}.jsonl", name, seed, times) for name in names for seed in seeds]
+    known = [record for record in records if record[0].with_suffix(".truth.json").exists()]
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
+        return [one for found in pool.map(_all_variants, known) for one in found]
+
+
+def _all_variants(record: tuple[Path, str, int, int]) -> list[Outcome]:
+    collect()
+    file, name, seed, times = record
+    return [_again(file, name, seed, variant) for variant in range(times + 1)]
 
 
 def _again(record: Path, name: str, seed: int, variant: int) -> Outcome:

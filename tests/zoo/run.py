@@ -57,7 +57,7 @@ def _one(scenario: Scenario, seed: int, args: argparse.Namespace) -> Outcome | N
 
             outcome = ask(scenario, seed, args.out, args.most)
         else:
-            outcome = perform(scenario, seed, args.out, most_s=args.most, stall_after=args.stall_after)
+            outcome = perform(scenario, seed, args.out, load=args.load, most_s=args.most, stall_after=args.stall_after)
     except Exception:
         sys.stderr.write(f"{scenario.name} seed {seed} could not be run:\n{traceback.format_exc()}\n")
         return None
