@@ -55,9 +55,9 @@ _stuck: Dict[Hashable, _Errand] = {}
 
 
 def read(key: Hashable, action: Callable[[], Any], limit_s: float = LIMIT_S) -> Any:
-    """`action()`, or what it raises. Raises Stuck when it takes longer, or when the one before under this key still runs."""
+    """`action()`, or what it raises. Raises Stuck when it takes longer, or when one that began so long ago under this key still runs."""
     before = _stuck.get(key)
-    if before is not None and not before.over.is_set():
+    if before is not None and not before.over.wait(max(0.0, before.began + limit_s - time.monotonic())):
         raise Stuck(time.monotonic() - before.began)
     errand = _stuck[key] = _Errand(action)
     _runner().errands.put(errand)

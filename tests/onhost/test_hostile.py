@@ -66,11 +66,29 @@ def test_a_read_that_never_returns_costs_one_thread_however_often_it_is_asked():
     began = time.monotonic()
     for _ in range(5):
         with pytest.raises(careful.Stuck) as problem:
-            careful.read("never", block, 5.0)
+            careful.read("never", block, 0.05)
     assert time.monotonic() - began < 1 and len(calls) == 1 and "no answer for" in str(problem.value)
     release.set()
     until(lambda: careful._stuck["never"].over.is_set())
     assert careful.read("never", lambda: 7) == 7
+
+
+def test_two_who_read_the_same_at_once_both_get_it():
+    begun, release, found = threading.Event(), threading.Event(), []
+
+    def slow():
+        begun.set()
+        return release.wait(5)
+
+    first = threading.Thread(target=lambda: found.append(careful.read("same", slow, 5)))
+    first.start()
+    begun.wait(5)
+    second = threading.Thread(target=lambda: found.append(careful.read("same", slow, 5)))
+    second.start()
+    release.set()
+    first.join()
+    second.join()
+    assert found == [True, True]
 
 
 def test_what_a_careful_read_raises_is_raised():
