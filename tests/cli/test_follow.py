@@ -86,6 +86,7 @@ def test_a_run_that_is_over_is_shown_as_it_is(tmp_path, capsys):
     assert exit_code(["show", str(folder), "--follow", "--json"]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env", "begins"), [({"GITHUB_ACTIONS": "true"}, r"^::group::> up"), ({"GITLAB_CI": "true"}, r"^\x1b\[0Ksection_start:\d+:step_1_up")]
 )
