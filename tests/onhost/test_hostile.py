@@ -193,6 +193,28 @@ def test_threads_of_a_kernel_without_schedstat_still_move(start, monkeypatch):
     assert until(lambda: threads.look(thread_look.Room(), 1)[0]["switches"] > first[0]["switches"])
 
 
+def test_a_thread_that_took_anothers_place_is_seen_though_there_are_as_many(start):
+    text = """
+import signal, threading, time
+stop = threading.Event()
+first = threading.Thread(target=stop.wait)
+first.start()
+def turn(*_):
+    stop.set()
+    first.join()
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+signal.signal(signal.SIGUSR1, turn)
+print("up", flush=True)
+while True: signal.pause()
+"""
+    process = start(text)
+    threads, room = thread_look.Threads(process.pid), thread_look.Room()
+    before = [row["tid"] for row in threads.look(room, 2)]
+    os.kill(process.pid, signal.SIGUSR1)
+    after = until(lambda: (lambda rows: rows if len(rows) == 2 and rows[1]["tid"] != before[1] else None)(threads.look(room, 2)))
+    assert before[0] == after[0]["tid"] == process.pid
+
+
 def test_without_room_for_open_descriptors_threads_are_read_all_the_same(start):
     process = start("import time\nprint('up', flush=True)\nwhile True: time.sleep(0.001)")
     threads, none = thread_look.Threads(process.pid), thread_look.Room()
