@@ -266,3 +266,25 @@ def test_its_live_twin_waits_on_a_lock_whose_holder_works(diagnose, start, tmp_p
     server = start(str(tmp_path / "twin.py"))
     code, answer = diagnose("--pid", str(server.pid), "--for", "30s", "--stall-after", "12s")
     assert (code, answer["verdict"]) == (4, "slow"), answer["reason"]
+
+
+@pytest.mark.slow
+def test_a_playbook_attaches_the_server_asks_it_and_leaves_it_up(start, tmp_path, capsys):
+    """The load is paid once: a second run uses what is up, owes nothing for it, and a wait on it that ends slow suspends nothing."""
+    port = free_port()
+    server = start(str(SMALL_SERVER), "--port", str(port), "--load", "0.1")
+    until(lambda: "Uvicorn running" in (tmp_path / "server.log").read_text())
+    book = tmp_path / "book.yaml"
+    book.write_text(
+        f"runbook: 1\nname: attached\nhosts: {{box: local}}\nsteps:\n  - id: server\n    attach: {{port: {port}}}\n"
+        "  - diagnose: {server: server, timeout: 20s}\n  - wait_healthy: {server: server, timeout: 20s}\n"
+        "  - id: echo\n    request: {server: server, get: /echo}\n  - assert: steps.server.pid > 0 and steps.echo.bytes > 0\n"
+    )
+    code = exit_code(["run", str(book), "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert (code, answer["verdict"]) == (0, "passed"), answer["reason"]
+    assert answer["left_behind"] == [] and server.poll() is None
+    book.write_text(book.read_text().replace("timeout: 20s}\n  - id: echo", "timeout: 3s, expect: {status: 418}}\n  - id: echo"))
+    exit_code(["run", str(book), "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["state"] == "ended" and server.poll() is None
