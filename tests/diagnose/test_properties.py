@@ -83,7 +83,7 @@ LIVE = {
     "a sleep": lambda s: {"processes": [proc(wchan=SLEEP)]},
     "a ring whose producer computes": lambda s: {
         "processes": [proc(run_s=s, wchan="", state="R"), proc(101, "", ppid=100, run_s=s, state="R")],
-        **four_looks(s, "poll_completion (e.py:1)"),
+        **four_looks(s, "poll_completion (e.py:1)", pids=(100, 101)),
     },
     "a consumer whose producer outside works": lambda s: {
         "processes": [proc(wchan=PIPE_READ, stdin="pipe", pipes=Seen((pipe(0, "read", peers=(900,)),)))],

@@ -17,8 +17,9 @@ def burns(second: float, pid: int = 100, **more):
     return proc(pid, "", state="R", run_s=second * 0.3, wait_s=second * 0.65, **more)
 
 
-def four_looks(second: float, *frames: str, pid: int = 100):
-    return {**stacks_at(second, stack(pid, *frames)), **stacks_at(second, stack(pid, *frames), first=60, again=70)}
+def four_looks(second: float, *frames: str, pids: tuple[int, ...] = (100,)):
+    taken = [stack(pid, *frames) for pid in pids]
+    return {**stacks_at(second, *taken), **stacks_at(second, *taken, first=60, again=70)}
 
 
 def spins(frame: str = "wait_for_completion (engine.py:9)", **more):
@@ -67,7 +68,7 @@ def test_a_consumer_that_spins_beside_a_producer_that_computes_is_no_hang() -> N
 
     def tell(second: float):
         both = [burns(second), burns(second, 101, ppid=100)]
-        return {"processes": both, **four_looks(second, "poll_completion (e.py:1)"), **({})}
+        return {"processes": both, **four_looks(second, "poll_completion (e.py:1)", pids=(100, 101))}
 
     assert state(scene(tell, seconds=300), final=True).verdict != "hung"
 
