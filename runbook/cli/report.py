@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 
 from runbook.cli import store
 from runbook.engine.journal import EVENTS, JournalError
-from runbook.engine.recording import evidence_path, load_recording
+from runbook.engine.recording import evidence_path, open_recording
 from runbook.engine.redact import Mask
-from runbook.model.event import AnyEvent, EvidenceSaved, Found, RunStarted
+from runbook.model.event import AnyEvent, EvidenceSaved, RunStarted
 from runbook.model.units import Size, UnitError
 from runbook.render.budget import DEFAULT, SMALLEST, TARGETS, Budget
 from runbook.render.bundle import Piece, bundle
@@ -25,7 +26,8 @@ from runbook.render.trace import trace
 
 LARGEST_READ = 8 * 1024 * 1024
 """Bytes of one evidence file that go into a zip; of a larger one its end."""
-MISSING = ("evidence_missing", "no_header", "newer_format", "newer_events", "unreadable_events", "torn_journal")
+STREAMED = ("md", "html", "junit", "json")
+"""Formats that are one pass over the events: a journal may be larger than memory."""
 
 
 @click.command()
@@ -42,14 +44,14 @@ def command(run: str, form: str, output: Path | None, budget: str | None, target
     limit = _limit(form, budget, target)
     folder, file = find(run)
     try:
-        events = load_recording(folder, file)
+        with open_recording(folder, file) as recording:
+            events = recording if form in STREAMED else list(recording)
+            data = markdown(events, limit).encode() if form == "md" else FORMATS[form](events, folder, file)
     except JournalError as problem:
         raise click.UsageError(f"{run}: {problem}") from problem
-    data = markdown(events, limit).encode() if form == "md" else FORMATS[form](events, folder, file)
     _write(data, output, form)
-    for event in events:
-        if isinstance(event, Found) and event.finding.code in MISSING:
-            click.echo(f"note: {event.finding.text}", err=True)
+    for note in recording.notes:
+        click.echo(f"note: {note.finding.text}", err=True)
     return 0
 
 
@@ -90,13 +92,13 @@ def _write(data: bytes, output: Path | None, form: str) -> None:
         click.echo(data, nl=False)  # bytes: UTF-8 whatever the terminal's encoding is
 
 
-def _page(events: list[AnyEvent]) -> str:
+def _page(events: Iterable[AnyEvent]) -> str:
     from runbook.render.html import html
 
     return html(events)
 
 
-def _summary(events: list[AnyEvent], folder: Path) -> str:
+def _summary(events: Iterable[AnyEvent], folder: Path) -> str:
     return json.dumps(summary(events, str(folder), store.transcripts(folder)), ensure_ascii=False, indent=1) + "\n"
 
 
@@ -126,7 +128,7 @@ def _read(path: Path) -> Piece:
         return Piece(source.read(LARGEST_READ), size)
 
 
-FORMATS: dict[str, Callable[[list[AnyEvent], Path, str], bytes]] = {
+FORMATS: dict[str, Callable[[Any, Path, str], bytes]] = {
     "html": lambda events, folder, file: _page(events).encode(),
     "junit": lambda events, folder, file: junit(events).encode(),
     "json": lambda events, folder, file: _summary(events, folder).encode(),

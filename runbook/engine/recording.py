@@ -6,8 +6,10 @@ What is missing becomes a finding at the end, so that each renderer tells it wit
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -31,40 +33,50 @@ class _Tag(msgspec.Struct):
 _tag = msgspec.json.Decoder(_Tag).decode
 
 
+class Recording:
+    """The events of a journal as they are read, one line in memory at a time, then a finding for each kind of what could not be read.
+
+    `folder` is where evidence files are looked for; None: they are not. Iterating raises JournalError when no line is an event.
+    """
+
+    def __init__(self, lines: Iterable[bytes], folder: Path | None = None) -> None:
+        self._lines, self._folder = lines, folder
+        self.notes: list[Found] = []
+        """What is missing; known once all was read."""
+
+    def __iter__(self) -> Iterator[AnyEvent]:
+        missing = _Missing()
+        for number, line in enumerate(self._lines, 1):
+            try:
+                event = _decode(line)
+            except _NOT_AN_EVENT:
+                missing.line(number, line)
+                continue
+            missing.event(event, self._folder)
+            yield event
+        self.notes = missing.notes()
+        yield from self.notes
+
+
 def read_recording(source: bytes) -> list[AnyEvent]:
-    """The events that can be read, then a finding for each kind of what could not. Raises JournalError when no line is an event."""
-    lines = source.split(b"\n")
-    events: list[AnyEvent] = []
-    newer: dict[str, list[int]] = {}
-    unreadable: list[int] = []
-    torn = 0
-    for number, line in enumerate(lines, 1):
-        try:
-            events.append(_decode(line))
-        except _NOT_AN_EVENT:
-            kind = _kind(line)
-            if number == len(lines):
-                torn = len(line)  # an empty one is the end of a whole last line
-            elif kind is None or kind in _KNOWN:
-                unreadable.append(number)
-            else:
-                newer.setdefault(kind, []).append(number)
-    if not events:
-        raise JournalError("no line of it is an event of a run: name the events.jsonl of a run")
-    return [*events, *_notes(events, newer, unreadable, torn)]
+    """The events that can be read, then the findings. Raises JournalError when no line is an event."""
+    return list(Recording(io.BytesIO(source)))
 
 
 def load_recording(folder: Path, file: str = EVENTS) -> list[AnyEvent]:
     """The events of a run's folder, and a finding for evidence that is not there. Raises JournalError when it cannot be read."""
+    with open_recording(folder, file) as recording:
+        return list(recording)
+
+
+@contextlib.contextmanager
+def open_recording(folder: Path, file: str = EVENTS) -> Iterator[Recording]:
+    """The same as a stream, for journals larger than memory. Raises JournalError when it cannot be opened or read."""
     try:
-        events = read_recording((folder / file).read_bytes())
+        with (folder / file).open("rb") as source:
+            yield Recording(source, folder)
     except OSError as problem:
         raise JournalError(f"cannot read {folder / file}: {problem.strerror}") from problem
-    gone = [event.file for event in events if isinstance(event, EvidenceSaved) and evidence_path(folder, event.file) is None]
-    if gone:
-        text = f"{_count(gone, 'evidence file')} of the run not found beside this journal: {_some(gone)}"
-        events.append(_note(events, "evidence_missing", text))
-    return events
 
 
 def glance(folder: Path, file: str = EVENTS) -> list[AnyEvent]:
@@ -105,32 +117,61 @@ def _kind(line: bytes) -> str | None:
         return None
 
 
-def _notes(events: list[AnyEvent], newer: dict[str, list[int]], unreadable: list[int], torn: int) -> list[AnyEvent]:
-    found: list[AnyEvent] = []
-    header = next((event for event in events if isinstance(event, RunStarted)), None)
-    if header is None:
-        found.append(_note(events, "no_header", "the journal has no header: run, playbook and variables are not known"))
-    elif header.format > FORMAT:
-        found.append(_note(events, "newer_format", f"the journal has format {header.format}, and this version knows {FORMAT}"))
-    for kind, numbers in newer.items():
-        name = re.sub(r"\W", "_", kind)[:40]
-        text = f"left out {_count(numbers, 'event')} of the kind `{name}`, which this version does not know: line {_some(numbers)}"
-        found.append(_note(events, "newer_events", text))
-    if unreadable:
-        found.append(
-            _note(
-                events,
-                "unreadable_events",
-                f"left out {_count(unreadable, 'line')} of the journal that cannot be read: line {_some(unreadable)}",
+class _Missing:
+    """What a reader of a journal has to be told, gathered line by line."""
+
+    def __init__(self) -> None:
+        self._header: RunStarted | None = None
+        self._last_t: float | None = None
+        self._newer: dict[str, list[int]] = {}
+        self._unreadable: list[int] = []
+        self._torn = 0
+        self._gone: list[str] = []
+
+    def event(self, event: AnyEvent, folder: Path | None) -> None:
+        """One that could be read."""
+        self._last_t = max(event.t, self._last_t or event.t)
+        if isinstance(event, RunStarted):
+            self._header = self._header or event
+        elif isinstance(event, EvidenceSaved) and folder is not None and evidence_path(folder, event.file) is None:
+            self._gone.append(event.file)
+
+    def line(self, number: int, line: bytes) -> None:
+        """One that could not. Without its end it is the last one, torn by a write that never finished."""
+        if not line.endswith(b"\n"):
+            self._torn = len(line)
+            return
+        kind = _kind(line)
+        if kind is None or kind in _KNOWN:
+            self._unreadable.append(number)
+        else:
+            self._newer.setdefault(kind, []).append(number)
+
+    def notes(self) -> list[Found]:
+        """The findings. Raises JournalError when there was no event."""
+        if self._last_t is None:
+            raise JournalError("no line of it is an event of a run: name the events.jsonl of a run")
+        return [Found(finding=Finding(code=code, text=text), t=self._last_t) for code, text in self._told()]
+
+    def _told(self) -> Iterator[tuple[str, str]]:
+        if self._header is None:
+            yield "no_header", "the journal has no header: run, playbook and variables are not known"
+        elif self._header.format > FORMAT:
+            yield "newer_format", f"the journal has format {self._header.format}, and this version knows {FORMAT}"
+        for kind, numbers in self._newer.items():
+            name = re.sub(r"\W", "_", kind)[:40]
+            yield (
+                "newer_events",
+                f"left out {_count(numbers, 'event')} of the kind `{name}`, which this version does not know: line {_some(numbers)}",
             )
-        )
-    if torn:
-        found.append(_note(events, "torn_journal", f"the last line of the journal is torn: {torn} bytes of a write that never finished"))
-    return found
-
-
-def _note(events: list[AnyEvent], code: str, text: str) -> Found:
-    return Found(finding=Finding(code=code, text=text), t=max(event.t for event in events))
+        if self._unreadable:
+            lines = f"{_count(self._unreadable, 'line')} of the journal that cannot be read: line {_some(self._unreadable)}"
+            yield "unreadable_events", f"left out {lines}"
+        if self._torn:
+            yield "torn_journal", f"the last line of the journal is torn: {self._torn} bytes of a write that never finished"
+        if self._gone:
+            count = _count(self._gone, "evidence file")
+            yield "evidence_missing", f"{count} of the run not found beside this journal: {_some(self._gone)}"
 
 
 def _count(items: Sequence[object], noun: str) -> str:

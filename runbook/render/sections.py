@@ -16,9 +16,9 @@ from runbook.model.verdict import Diagnosis
 from runbook.render.inert import one_line
 from runbook.render.marks import bullets, cell, code, details, fence, prose, table
 from runbook.render.phases import phase_spans
-from runbook.render.series import Series, series
+from runbook.render.series import Curves, Series
 from runbook.render.sparks import sparks
-from runbook.render.story import StepStory, Story, tell
+from runbook.render.story import StepStory, Story
 
 LONG = 15
 """Rows from which a table is folded away."""
@@ -45,13 +45,15 @@ class Tale(NamedTuple):
 
 
 def read(events: Iterable[AnyEvent]) -> Tale:
-    """Fold the events once for each part."""
-    seen = list(events)
+    """Fold the events once, for all parts."""
+    story, curves = Story(), Curves()
     logs: dict[str, deque[str]] = {}
-    for event in seen:
+    for event in events:
+        story.apply(event)
+        curves.apply(event)
         if isinstance(event, SampleTaken) and isinstance(event.sample.log, Seen) and event.sample.log.value.lines:
             logs.setdefault(event.step, deque(maxlen=KEPT_LOG_LINES)).extend(event.sample.log.value.lines)
-    return Tale(tell(seen), series(seen), {step: list(lines) for step, lines in logs.items()})
+    return Tale(story, curves.drawn(), {step: list(lines) for step, lines in logs.items()})
 
 
 def verdict(tale: Tale, detail: Detail) -> str:

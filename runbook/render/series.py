@@ -41,16 +41,31 @@ class _Sum:
         return self.sum
 
 
-def series(events: Iterable[AnyEvent]) -> list[Series]:
-    """All curves with at least two points, in a fixed order of kinds."""
-    curves: dict[tuple[str, str], Series] = {}
-    sums: dict[tuple[str, str], _Sum] = {}
-    for event in events:
+class Curves:
+    """The curves of the events that were taken in so far."""
+
+    def __init__(self) -> None:
+        self._curves: dict[tuple[str, str], Series] = {}
+        self._sums: dict[tuple[str, str], _Sum] = {}
+
+    def apply(self, event: AnyEvent) -> None:
+        """Take one event in."""
         if isinstance(event, SampleTaken):
-            _take(event.sample, curves, sums)
-    order = {name: place for place, name in enumerate(("read", "weights", "GPU", "log", "run time", "rss"))}
-    found = [curve for curve in curves.values() if len(curve.points) > 1]
-    return sorted(found, key=lambda curve: (order.get(curve.name.split(" ")[0], 9), curve.host, curve.name))
+            _take(event.sample, self._curves, self._sums)
+
+    def drawn(self) -> list[Series]:
+        """All curves with at least two points, in a fixed order of kinds."""
+        order = {name: place for place, name in enumerate(("read", "weights", "GPU", "log", "run time", "rss"))}
+        found = [curve for curve in self._curves.values() if len(curve.points) > 1]
+        return sorted(found, key=lambda curve: (order.get(curve.name.split(" ")[0], 9), curve.host, curve.name))
+
+
+def series(events: Iterable[AnyEvent]) -> list[Series]:
+    """The curves of these events."""
+    curves = Curves()
+    for event in events:
+        curves.apply(event)
+    return curves.drawn()
 
 
 def _take(sample: Sample, curves: dict[tuple[str, str], Series], sums: dict[tuple[str, str], _Sum]) -> None:
