@@ -44,7 +44,7 @@ class PlaybookKeys(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     always: Annotated[list[Any], Meta(description="steps that run at the end, whatever happened; not while the run is suspended")] = []
     post: Annotated[
         Union[str, list[str]],
-        Meta(description="tickets that receive the transcript at the end, also of a failed run: addresses as for `runbook post`, or `env:NAME`"),
+        Meta(description="tickets that get the transcript at the end, failed or not: addresses as for `runbook post`, or `env:NAME`"),
     ] = []
     timeout: Annotated[Union[Duration, None], Meta(description="time box of the whole main part [none]")] = None
     suspend_for: Annotated[Duration, Meta(description="how long a suspended run keeps its server and patches")] = Duration(7200)
