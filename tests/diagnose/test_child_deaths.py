@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runbook.model.sample import Seen
-from tests.diagnose.scenes import FUTEX, PIPE_READ, SLEEP, connection, proc, scene, stands
+from tests.diagnose.scenes import FUTEX, LOOP, PIPE_READ, SLEEP, connection, proc, scene, stands
 
 
 def state(story, **question):
@@ -39,18 +39,22 @@ def test_a_zombie_beside_a_parent_that_reads_weights_is_harmless() -> None:
 
 
 def test_a_zombie_beside_a_parent_that_computes_is_harmless() -> None:
-    assert state(scene(lambda second: {"processes": [proc(run_s=second * 0.8), zombie()]}, seconds=600), final=True).verdict != "hung"
+    assert state(scene(lambda second: {"processes": [proc(run_s=second * 0.8), zombie()]}, seconds=150), final=True).verdict != "hung"
 
 
 def test_a_zombie_beside_another_child_that_works_is_harmless() -> None:
     def tell(second: float):
         return {"processes": [polls(second), zombie(), proc(102, "", ppid=100, run_s=second * 0.5)]}
 
-    assert state(scene(tell, seconds=600), final=True).verdict != "hung"
+    assert state(scene(tell, seconds=150), final=True).verdict != "hung"
 
 
 def test_a_parent_that_sleeps_for_a_given_time_comes_back() -> None:
     assert state(scene(stands(proc(wchan=SLEEP), zombie()), seconds=60)) is None
+
+
+def test_a_parent_in_its_event_loop_waits_for_whatever_comes() -> None:
+    assert state(scene(stands(proc(wchan=LOOP), zombie()), seconds=60)) is None
 
 
 def test_a_parent_that_reads_from_another_host_does_not_wait_for_the_zombie() -> None:
@@ -58,7 +62,7 @@ def test_a_parent_that_reads_from_another_host_does_not_wait_for_the_zombie() ->
 
 
 def test_a_helper_that_ended_well_proves_nothing_while_its_parent_polls() -> None:
-    assert state(scene(lambda second: {"processes": [polls(second), zombie(0)]}, seconds=600), final=True).verdict == "undecided"
+    assert state(scene(lambda second: {"processes": [polls(second), zombie(0)]}, seconds=150), final=True).verdict == "undecided"
 
 
 def test_a_worker_that_ended_well_and_whose_parent_stands_still_takes_the_whole_budget() -> None:

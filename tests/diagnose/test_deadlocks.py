@@ -44,14 +44,14 @@ def test_a_thread_that_computes_beside_the_waiting_main_thread_is_a_worker() -> 
     def tell(second: float):
         return {"processes": [proc(others=(thread(201, "", run_s=second * 0.5, state="R"),))]}
 
-    assert state(scene(tell, seconds=600), final=True).verdict == "undecided"
+    assert state(scene(tell, seconds=150), final=True).verdict == "undecided"
 
 
 def test_a_thread_that_hardly_gets_a_turn_on_a_busy_host_works_too() -> None:
     def tell(second: float):
         return {"processes": [proc(others=(thread(201, "", run_s=second * 0.03, wait_s=second * 0.9),))]}
 
-    assert state(scene(tell, seconds=300), final=True).verdict == "undecided"
+    assert state(scene(tell, seconds=150), final=True).verdict == "undecided"
 
 
 def test_bytes_read_by_another_thread_are_progress() -> None:
@@ -61,7 +61,7 @@ def test_bytes_read_by_another_thread_are_progress() -> None:
 
 
 def test_a_trickle_under_the_floor_keeps_its_process_from_being_called_hung() -> None:
-    story = scene(lambda second: {"processes": [proc(read_so_far=int(second * 21_000), switches=int(second / 3))]}, seconds=300)
+    story = scene(lambda second: {"processes": [proc(read_so_far=int(second * 21_000), switches=int(second / 3))]}, seconds=150)
     assert (state(story, final=True).verdict, state(story, final=True).kind) == ("slow", "crawling")
 
 
@@ -72,15 +72,15 @@ def test_progress_under_every_floor_before_it_stood_still_does_not_spend_the_tim
 
 
 def test_a_sleep_ends_by_itself() -> None:
-    assert state(scene(stands(proc(wchan=SLEEP)), seconds=900), final=True).verdict == "undecided"
+    assert state(scene(stands(proc(wchan=SLEEP)), seconds=150), final=True).verdict == "undecided"
 
 
 def test_an_unknown_wait_may_be_a_sleep() -> None:
-    assert state(scene(stands(proc(wchan="0")), seconds=900), final=True).verdict == "undecided"
+    assert state(scene(stands(proc(wchan="0")), seconds=150), final=True).verdict == "undecided"
 
 
 def test_an_event_loop_waits_for_whatever_comes() -> None:
-    assert state(scene(stands(proc(wchan=LOOP)), seconds=900), final=True).verdict == "undecided"
+    assert state(scene(stands(proc(wchan=LOOP)), seconds=150), final=True).verdict == "undecided"
 
 
 @pytest.mark.parametrize("unseen", ["sockets", "io", "log", "counters"])
@@ -93,7 +93,7 @@ def test_where_a_source_of_progress_cannot_be_read_nobody_is_hung(unseen: str) -
             sources["sockets"] = Seen((connection(peer_pid=100, received=None),))
         return sources
 
-    story = scene(tell, seconds=900)
+    story = scene(tell, seconds=150)
     if unseen == "log":
         for index, sample in enumerate(story.samples):
             story.samples[index] = msgspec.structs.replace(sample, log=Blind("permission denied"))
@@ -104,7 +104,7 @@ def test_where_a_source_of_progress_cannot_be_read_nobody_is_hung(unseen: str) -
 def test_a_connection_to_another_host_may_bring_what_it_waits_for() -> None:
     """A download thread waits in a receive; its peer is on another host, and whether that works nobody can see here."""
     tree = proc(others=(thread(201, "wait_woken"),))
-    assert state(scene(stands(tree, sockets=Seen((connection(),))), seconds=900), final=True).verdict == "undecided"
+    assert state(scene(stands(tree, sockets=Seen((connection(),))), seconds=150), final=True).verdict == "undecided"
 
 
 def test_an_idle_connection_that_nobody_reads_is_no_excuse() -> None:
@@ -115,13 +115,13 @@ def test_a_process_that_listens_may_be_an_idle_server() -> None:
     """Its main thread joins the thread that serves."""
     waits = Seen((connection(state="LISTEN", peer="0.0.0.0:0", received=0),))
     assert (
-        state(scene(stands(proc(others=(thread(201, "inet_csk_accept"),)), sockets=waits), seconds=900), final=True).verdict == "undecided"
+        state(scene(stands(proc(others=(thread(201, "inet_csk_accept"),)), sockets=waits), seconds=150), final=True).verdict == "undecided"
     )
 
 
 def test_a_ready_server_without_a_request_is_idle() -> None:
     story = scene(
-        lambda second: {"processes": [proc()], "log": READY if second == 0 else "", "listeners": listener()}, seconds=900, profile=SGLANG
+        lambda second: {"processes": [proc()], "log": READY if second == 0 else "", "listeners": listener()}, seconds=150, profile=SGLANG
     )
     assert story.judge(final=True).verdict == "undecided"
     assert state(story, final=True).verdict == "passed"
@@ -143,7 +143,7 @@ def test_a_good_answer_is_life() -> None:
 
 def test_a_503_is_judged_by_what_the_threads_do() -> None:
     """Long prefill: the health check fails while a thread computes. A deadlock: it fails as well."""
-    busy = scene(lambda second: {"processes": [proc(run_s=second * 0.9)], "check": answer(503), "listeners": listener()}, seconds=300)
+    busy = scene(lambda second: {"processes": [proc(run_s=second * 0.9)], "check": answer(503), "listeners": listener()}, seconds=150)
     assert busy.judge(final=True).verdict != "hung"
     assert scene(stands(proc(), check=answer(503), listeners=listener()), seconds=120).judge().kind == "deadlock"
 
@@ -157,7 +157,7 @@ def test_a_parent_that_only_looks_after_its_child_leaves_the_blame_to_it() -> No
 def test_workers_without_a_task_below_a_parent_that_polls_are_not_hung() -> None:
     """The parent waits for something far away, the pool for tasks: everything but the parent stands at a lock."""
     story = scene(
-        lambda second: {"processes": [proc(wchan=SLEEP, run_s=second / 100, switches=int(second)), proc(101, ppid=100)]}, seconds=900
+        lambda second: {"processes": [proc(wchan=SLEEP, run_s=second / 100, switches=int(second)), proc(101, ppid=100)]}, seconds=150
     )
     assert state(story, final=True).verdict == "undecided"
 
@@ -168,7 +168,7 @@ def test_a_worker_is_innocent_by_its_stack_when_it_waits_for_a_task() -> None:
         taken = stacks_at(second, idle, stack(100, "poll_remote (app.py:9)"))
         return {"processes": [proc(wchan=SLEEP, run_s=second / 100, switches=int(second)), proc(101, ppid=100)], **taken}
 
-    assert state(scene(tell, seconds=900), final=True).verdict == "undecided"
+    assert state(scene(tell, seconds=150), final=True).verdict == "undecided"
 
 
 def test_another_process_that_wakes_now_and_then_doubles_the_time() -> None:
@@ -198,7 +198,7 @@ def test_pressure_is_no_excuse_for_threads_that_were_not_even_in_the_run_queue()
 
 def test_the_author_can_set_the_budget() -> None:
     assert state(scene(stands(), seconds=16), stall_after_s=15).kind == "deadlock"
-    assert state(scene(stands(), seconds=300), stall_after_s=600) is None
+    assert state(scene(stands(), seconds=150), stall_after_s=600) is None
 
 
 def test_a_gpu_that_may_compute_doubles_the_time() -> None:
@@ -211,7 +211,7 @@ def test_a_gpu_that_may_compute_doubles_the_time() -> None:
 
 
 def test_silence_of_an_hour_without_thread_times_stays_undecided() -> None:
-    story = scene(stands(proc(wchan=FUTEX)), seconds=3600, every=30)
+    story = scene(stands(proc(wchan=FUTEX)), seconds=1200, every=30)
     for index, sample in enumerate(story.samples):
         rows = tuple(msgspec.structs.replace(one, threads=()) for one in sample.processes.value)
         story.samples[index] = msgspec.structs.replace(sample, processes=Seen(rows))

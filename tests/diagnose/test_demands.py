@@ -31,16 +31,16 @@ def test_more_gpus_than_the_host_has_are_never_given() -> None:
 
 
 def test_gpus_that_are_there_will_be_given_back() -> None:
-    assert state(scene(lambda second: asks(second, have=4), seconds=400), final=True).verdict == "undecided"
+    assert state(scene(lambda second: asks(second, have=4), seconds=150), final=True).verdict == "undecided"
 
 
 @pytest.mark.parametrize("change", [{"have": None}, {"wanted": "GPUs"}])
 def test_where_the_numbers_cannot_be_compared_it_is_undecided(change: dict) -> None:
-    assert state(scene(lambda second: asks(second, **change), seconds=400), final=True).verdict == "undecided"
+    assert state(scene(lambda second: asks(second, **change), seconds=150), final=True).verdict == "undecided"
 
 
 def test_a_cluster_may_have_more_gpus_than_this_host() -> None:
-    story = scene(lambda second: {**asks(second), "sockets": Seen((connection(peer="10.0.0.2:6379"),))}, seconds=400)
+    story = scene(lambda second: {**asks(second), "sockets": Seen((connection(peer="10.0.0.2:6379"),))}, seconds=150)
     assert state(story, final=True).verdict == "undecided"
 
 
@@ -49,4 +49,4 @@ def test_one_such_line_says_nothing() -> None:
         told = asks(second)
         return {**told, "log": told["log"] if int(second) == 10 else ""}
 
-    assert state(scene(tell, seconds=300), final=True).verdict == "undecided"
+    assert state(scene(tell, seconds=150), final=True).verdict == "undecided"

@@ -34,7 +34,7 @@ def test_pages_that_come_in_from_swap_or_a_mapped_file_are_seen() -> None:
     def tell(second: float):
         return {"processes": [proc(wchan="folio_wait_bit_common", state="D", faults=int(second * 300), switches=int(second))]}
 
-    assert state(scene(tell, seconds=300), final=True).verdict != "hung"
+    assert state(scene(tell, seconds=150), final=True).verdict != "hung"
 
 
 def download(second: float, *, flat_after: float = 20.0, grows: bool = False):
@@ -58,5 +58,5 @@ def test_a_download_that_goes_on_is_slow() -> None:
 
 
 def test_a_connection_that_never_brought_much_may_be_a_client_that_waits_for_an_answer() -> None:
-    story = scene(lambda second: download(second, flat_after=0.5), seconds=600)
+    story = scene(lambda second: download(second, flat_after=0.5), seconds=150)
     assert state(story, final=True).verdict == "undecided"

@@ -27,7 +27,7 @@ def test_a_partner_that_works_excuses_who_waits_for_it() -> None:
         peer = proc(900, "", run_s=second * 0.5, state="R")
         return {"processes": [proc(wchan=RECV)], "sockets": Seen((connection(peer_pid=900),)), "peers": Seen((peer,))}
 
-    assert state(scene(tell, seconds=900), final=True).verdict == "undecided"
+    assert state(scene(tell, seconds=150), final=True).verdict == "undecided"
 
 
 def test_a_slow_download_moves_only_its_byte_counters() -> None:
@@ -39,7 +39,7 @@ def test_a_slow_download_moves_only_its_byte_counters() -> None:
             "peers": Seen((peer,)),
         }
 
-    verdict = state(scene(tell, seconds=300), final=True)
+    verdict = state(scene(tell, seconds=150), final=True)
     assert verdict.verdict == "slow" and "network" in verdict.progress
 
 
@@ -57,7 +57,7 @@ def test_a_partner_that_was_stopped_for_a_moment_is_not() -> None:
 
 
 def test_a_partner_that_cannot_be_seen_leaves_it_undecided() -> None:
-    assert state(scene(stands(proc(wchan=RECV), sockets=Seen((connection(),))), seconds=900), final=True).verdict == "undecided"
+    assert state(scene(stands(proc(wchan=RECV), sockets=Seen((connection(),))), seconds=150), final=True).verdict == "undecided"
 
 
 def test_a_pipe_whose_writer_hangs_names_the_writer() -> None:
@@ -71,7 +71,7 @@ def test_a_pipe_whose_writer_computes_is_no_hang() -> None:
         reader = proc(wchan=PIPE_READ, pipes=Seen((pipe(5, "read", peers=(101,)),)))
         return {"processes": [reader, proc(101, "", ppid=100, run_s=second * 0.6)]}
 
-    assert state(scene(tell, seconds=900), final=True).verdict == "undecided"
+    assert state(scene(tell, seconds=150), final=True).verdict == "undecided"
 
 
 def attempt(second: float):
@@ -102,4 +102,4 @@ def test_whoever_opens_a_fifo_waits_for_a_partner() -> None:
 
 
 def test_a_pipe_that_cannot_be_looked_at_leaves_it_undecided() -> None:
-    assert state(scene(stands(proc(wchan=PIPE_READ, pipes=Blind("not permitted"))), seconds=900), final=True).verdict == "undecided"
+    assert state(scene(stands(proc(wchan=PIPE_READ, pipes=Blind("not permitted"))), seconds=150), final=True).verdict == "undecided"

@@ -78,7 +78,7 @@ def test_a_rank_that_does_something_while_the_others_wait_is_slow(works: str) ->
         told = group(second, {0: REDUCE, 1: REDUCE, 2: REDUCE, 3: USER})
         return {**told, "processes": [*told["processes"][:-1], odd]}
 
-    assert state(scene(tell, seconds=400), final=True).verdict != "hung"
+    assert state(scene(tell, seconds=150), final=True).verdict != "hung"
 
 
 def numbers(second: float, sequence: dict[int, int], step: int = 0):

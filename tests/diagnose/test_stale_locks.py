@@ -46,7 +46,7 @@ def test_a_lock_beside_a_parent_that_computes_is_nobodys_wait() -> None:
     def tell(second: float):
         return {"processes": [proc(run_s=second * 0.9)], "locks": Seen((lock_file(),))}
 
-    assert state(scene(tell, seconds=300), final=True).verdict != "hung"
+    assert state(scene(tell, seconds=150), final=True).verdict != "hung"
 
 
 def test_files_that_a_lock_library_leaves_behind_prove_nothing_at_once() -> None:

@@ -44,14 +44,14 @@ def test_a_spin_on_a_busy_host_wants_a_core_and_hardly_gets_one() -> None:
 
 @pytest.mark.parametrize("frame", ["svd (numpy/linalg.py:1681)", "match (re.py:190)", "<genexpr> (parse.py:3)", "join (posixpath.py:71)"])
 def test_one_long_native_call_at_one_place_is_not_called_a_spin(frame: str) -> None:
-    assert state(scene(spins(frame), seconds=600), final=True).verdict == "undecided"
+    assert state(scene(spins(frame), seconds=150), final=True).verdict == "undecided"
 
 
 def test_a_thread_that_takes_and_gives_back_memory_computes() -> None:
     def tell(second: float):
         return {"processes": [burns(second, faults=int(second * 500))], **four_looks(second, "wait_for_weights (e.py:1)")}
 
-    assert state(scene(tell, seconds=600), final=True).verdict != "hung"
+    assert state(scene(tell, seconds=150), final=True).verdict != "hung"
 
 
 def test_two_stacks_that_differ_show_that_it_moves() -> None:
@@ -59,7 +59,7 @@ def test_two_stacks_that_differ_show_that_it_moves() -> None:
         frame = "poll_parse (e.py:1)" if second < 20 else "poll_pack (e.py:9)"
         return {"processes": [burns(second)], **stacks_at(second, stack(100, frame), first=14, again=24)}
 
-    verdict = state(scene(tell, seconds=300), final=True)
+    verdict = state(scene(tell, seconds=150), final=True)
     assert verdict.verdict != "hung"
 
 
@@ -70,7 +70,7 @@ def test_a_consumer_that_spins_beside_a_producer_that_computes_is_no_hang() -> N
         both = [burns(second), burns(second, 101, ppid=100)]
         return {"processes": both, **four_looks(second, "poll_completion (e.py:1)", pids=(100, 101))}
 
-    assert state(scene(tell, seconds=300), final=True).verdict != "hung"
+    assert state(scene(tell, seconds=150), final=True).verdict != "hung"
 
 
 def test_a_consumer_that_spins_beside_a_producer_that_hangs_is() -> None:
@@ -105,7 +105,7 @@ def test_a_bare_counter_alone_proves_neither_life_nor_livelock(line: str) -> Non
     def tell(second: float):
         return {**repeats(second), "log": line.format(n=int(second)) + "\n"}
 
-    assert state(scene(tell, seconds=600), final=True).verdict == "undecided"
+    assert state(scene(tell, seconds=150), final=True).verdict == "undecided"
 
 
 def test_heartbeats_of_a_parent_whose_child_works_are_no_livelock() -> None:
@@ -113,7 +113,7 @@ def test_heartbeats_of_a_parent_whose_child_works_are_no_livelock() -> None:
         told = repeats(second)
         return {**told, "processes": [*told["processes"], proc(101, "", ppid=100, run_s=second * 0.4)]}
 
-    assert state(scene(tell, seconds=600), final=True).verdict != "hung"
+    assert state(scene(tell, seconds=150), final=True).verdict != "hung"
 
 
 def tokens(second: float, grows: bool, running: int = 2):
