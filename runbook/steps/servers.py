@@ -46,6 +46,9 @@ class Survey:
         self._profiles = [profile for profile in profiles if profile.processes.main or profile.processes.workers]
         self._table = {process.pid: process for process in host.processes()}
         self._ports = host.ports()
+        self._children: dict[int, list[Process]] = {}
+        for process in self._table.values():
+            self._children.setdefault(process.ppid, []).append(process)
 
     def candidates(self) -> list[Server]:
         """What looks like a model server: an engine that a profile knows, or an interpreter that listens or holds a GPU."""
@@ -117,7 +120,13 @@ class Survey:
         return chain
 
     def _below(self, pid: int) -> list[Process]:
-        return [process for process in self._table.values() if pid in self._above(process.pid)]
+        found: dict[int, Process] = {}
+        queue = [pid]
+        while queue:
+            more = [child for child in self._children.get(queue.pop(), ()) if child.pid not in found]
+            found.update((child.pid, child) for child in more)
+            queue += [child.pid for child in more]
+        return list(found.values())
 
     def _server(self, process: Process) -> Server:
         tree = {process.pid, *(below.pid for below in self._below(process.pid))}
