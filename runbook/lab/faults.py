@@ -7,6 +7,7 @@ into the lab's home, so it imports the standard library only, and torch inside t
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
 import random
 import signal
@@ -134,7 +135,7 @@ def _words(rng: random.Random) -> list[str]:
 
 
 def stale_lock(stage: Stage) -> None:
-    """Wait for a lock file whose maker is long dead, by looking whether it is there: as torch's extension builder does."""
+    """Wait for a lock file whose maker is long dead, in torch's own code for it."""
     lock = extensions() / stage.pick("fused_moe", "rotary", "rms_norm") / "lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     lock.touch()
@@ -142,8 +143,18 @@ def stale_lock(stage: Stage) -> None:
     os.utime(lock, (made, made))
     stage.say(f"Building extension module {lock.parent.name}...")
     stage.stuck()
-    while lock.exists():
-        time.sleep(0.1)
+    baton(lock).wait()
+
+
+def baton(lock: Path) -> Any:
+    """torch's FileBaton on this file, without the seconds that importing torch takes: its module needs the standard library only."""
+    torch = importlib.util.find_spec("torch")
+    assert torch is not None and torch.submodule_search_locations
+    spec = importlib.util.spec_from_file_location("file_baton", Path(torch.submodule_search_locations[0]) / "utils" / "file_baton.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.FileBaton(str(lock))
 
 
 def extensions() -> Path:

@@ -28,6 +28,7 @@ steps:
     launch:
       command: [python, -m, lab_engine.launch_server, --port, '${{ vars.port }}', --tp-size, '${{ vars.ranks }}', --fault, '${{ vars.fault }}']
       profile: lab
+      ranks: ${{ vars.ranks }}
   - id: up
     wait_healthy: {server: server, timeout: 5m}
 always:

@@ -29,6 +29,8 @@ class Scenario:
     outside: Play | None = None
     stdin: str = "null"
     serves: bool = False
+    silent: bool = False
+    """It lives without a sign of it, as an idle worker does: nothing better than `undecided` can be said."""
     body: str | None = None
     """Regex that the health check wants in the body."""
 

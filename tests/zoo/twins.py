@@ -10,6 +10,7 @@ import signal
 import socket
 import threading
 import time
+from pathlib import Path
 
 from runbook.lab import faults
 from runbook.lab.faults import Stage, chatter, throttled_read
@@ -153,3 +154,19 @@ def rank_late(stage: Stage) -> None:
     """Three of four ranks wait at the rendezvous; the launcher still reads what the fourth needs before it starts it."""
     fork_ranks(stage, lambda rank, port: faults.join(rank, WORLD, port), without={stage.odd(WORLD)})
     _load_for_ever(stage)
+
+
+@live(silent=True)
+def old_locks_about(stage: Stage) -> None:
+    """Lock files of the dead lie in its caches, as they always do; it waits for none of them, but polls for jobs, several times a second."""
+    hub = Path.home() / ".cache" / "huggingface" / "hub" / ".locks" / "models--org--model"
+    for lock in (faults.extensions() / "fused_moe" / "lock", *(hub / f"{number:040x}.lock" for number in range(5))):
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        lock.touch()
+        os.utime(lock, (time.time() - 86400, time.time() - 86400))
+    jobs, pause = stage.folder / "jobs", stage.spread(0.05, 0.4)
+    jobs.mkdir()
+    stage.say("worker started")
+    while True:
+        list(jobs.iterdir())
+        time.sleep(pause)

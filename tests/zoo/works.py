@@ -81,13 +81,14 @@ def young_lock_file(stage: Stage) -> None:
     """A lock file is polled, and its maker, a child, is compiling."""
     lock = faults.extensions() / "fused" / "lock"
     lock.parent.mkdir(parents=True)
+    taken, let = os.pipe()
     if os.fork() == 0:
-        lock.touch()
+        faults.baton(lock).try_acquire()
+        os.write(let, b"x")
         while True:
             faults.slow_compile(stage, 60)
-    while True:
-        time.sleep(0.1)
-        lock.exists()
+    os.read(taken, 1)
+    faults.baton(lock).wait()
 
 
 @live()
