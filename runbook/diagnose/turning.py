@@ -14,8 +14,6 @@ from runbook.diagnose.view import View
 from runbook.diagnose.words import quote
 from runbook.model.verdict import Diagnosis
 
-LIVELOCK_TIMES = 1.5
-"""It executes, so it needs more time than what stands still."""
 REPEATS = 5
 """So many lines without news, before they count as going round."""
 
@@ -50,13 +48,13 @@ def all_in_collective(view: View) -> bool:
 
 
 def livelock(view: View) -> Diagnosis | None:
-    """hung/livelock: when the stall budget is spent one and a half times, the log goes on without news, a counter that should
+    """hung/livelock: when the stall budget is spent, the log goes on without news, a counter that should
     move stands, as a bar or tokens, the sources of progress were read and show nothing, and nobody works.
 
     its live twins: a loader that prints heartbeats while a child or a thread works, a log whose counter goes towards its total.
     """
     clock = view.once(stall)
-    if not clock.over(LIVELOCK_TIMES) or view.once(actors) or excused(view):
+    if not clock.over() or view.once(actors) or excused(view):
         return None
     runs = view.once(accused) or ()
     counter = standing(view)
@@ -77,7 +75,7 @@ def livelock(view: View) -> Diagnosis | None:
         accuse=main,
         note="goes round",
         proofs=(Proof("execution", "repeated_lines", count, said, clock.wall_s),),
-        confidence="strong" if clock.over(2 * LIVELOCK_TIMES) else "likely",
+        confidence="strong" if clock.over(2.0) else "likely",
         next_looks=("see what its loop waits for: its stacks, twice",),
     )
 

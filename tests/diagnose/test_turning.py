@@ -89,7 +89,7 @@ def repeats(second: float, count: str = "finished 7/64"):
 
 
 def test_lines_that_are_all_new_while_their_only_counter_stands_are_a_livelock() -> None:
-    assert state(scene(repeats, seconds=70)) is None
+    assert state(scene(repeats, seconds=50)) is None
     verdict = state(scene(repeats, seconds=140))
     assert (verdict.verdict, verdict.kind, verdict.rule) == ("hung", "livelock", "livelock")
     assert "7/64" in verdict.reason
