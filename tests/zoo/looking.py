@@ -118,7 +118,7 @@ def _watch(ctx: Context, process: Staged, stall_after: str) -> Diagnosis:
     attached = ctx.at("server").do(Attach(pid=process.pid, profile="generic"))
     launched = ctx.launched("server")
     assert launched is not None, attached.reason
-    launched = msgspec.structs.replace(launched, ranks=ctx.scenario.ranks, port=process.port)
+    launched = msgspec.structs.replace(launched, ranks=ctx.scenario.ranks, port=process.port or launched.port)
     ctx.at("state")
     ctx.began = ctx.clock.monotonic()
     goal = _goal(ctx, launched, stall_after)
