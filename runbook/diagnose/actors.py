@@ -6,18 +6,18 @@ before a stand-still is called a hang, every place where an actor could hide mus
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from runbook.diagnose.child_progress import is_compiler
 from runbook.diagnose.execution import SPINS, WORKS, Run, execution, peer_execution
 from runbook.diagnose.family import accused, everyone, is_helper, name
-from runbook.diagnose.motion import readings
+from runbook.diagnose.motion import readings, rows
 from runbook.diagnose.places import NOWHERE, Place, places, wchan_kind
 from runbook.diagnose.progress import unasked
 from runbook.diagnose.stall import stall
 from runbook.diagnose.view import View
-from runbook.model.sample import Blind, PipeSample, ProcessSample, Seen, SocketSample
+from runbook.model.sample import Blind, PipeSample, ProcessSample, Sample, Seen, SocketSample
 
 SPIN_LOOKS = 4
 IDLE_FAULTS_PER_S = 20.0
@@ -179,8 +179,20 @@ def _unread(view: View) -> Iterator[Unseen]:
     for run in view.once(execution).runs:
         if not isinstance(run.process.io, Seen):
             yield Unseen("unread", f"the bytes that pid {run.process.pid} reads cannot be seen")
+    for process in tree(view):
+        if process.state not in "ZXDT" and not _weights_read(recent, process):
+            yield Unseen("unread", f"the mapped weights of pid {process.pid} cannot be seen")
     if view.once(execution).unseen:
         yield Unseen("unread", f"what pid {view.once(execution).unseen[0].pid} executes was not seen twice")
+
+
+def _weights_read(recent: Sequence[Sample], process: ProcessSample) -> bool:
+    """Whether mapped weights were looked for when they were last asked for. In state D nothing is mapped in by the process itself."""
+    for sample in reversed(recent):
+        row = rows(sample).get((process.pid, process.start))
+        if row is not None and not unasked(row.mapped_weights):
+            return not isinstance(row.mapped_weights, Blind)
+    return False
 
 
 def _idle(view: View) -> Iterator[Unseen]:

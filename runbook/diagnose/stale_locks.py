@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePosixPath
 
 from runbook.diagnose.actors import actors
@@ -10,21 +11,26 @@ from runbook.diagnose.execution import APART_S, WORKS, Run, execution
 from runbook.diagnose.family import accused, everyone, name
 from runbook.diagnose.places import NOWHERE, places
 from runbook.diagnose.stall import stall
-from runbook.diagnose.standstill import Proof, excused, standstill, verdict
+from runbook.diagnose.standstill import Proof, excused, verdict
 from runbook.diagnose.view import View
 from runbook.model.sample import LockSample, Seen
 from runbook.model.units import format_duration
 from runbook.model.verdict import Diagnosis
 
 SLACK_S = 1.0
+DEEP = 3
+"""Frames from the innermost on in which a wait for a lock file shows."""
+LOCK_FILE = re.compile(
+    r"\(\S*(?:file_baton|filelock/\S+|lockfile\S*|portalocker/\S+)\.py|(?:^|[._])\w*(?:file_?lock|lock_?file)\w* \(", re.IGNORECASE
+)
 
 
 def stale_lock(view: View) -> Diagnosis | None:
-    """hung/stale_lock: when a lock file is older than every process of the tree, nobody has it open, no compiler runs, and at two looks
-    ≥ 10 s apart all that the server does is to wake and look; at once where the stack or the file's name tells such a lock, else after
-    the stall budget.
+    """hung/stale_lock: when two looks at its stack find a process in a wait for a lock file, the only such file is older than every process
+    of the tree, nobody has it open, no compiler runs, and at two looks ≥ 10 s apart all that the server does is to wake and look.
 
-    its live twins: a lock file whose maker compiles, a flock whose holder works, a file that a lock library leaves behind by design.
+    its live twins: an idle or polling server beside old lock files, which lie about in any cache; a lock whose maker compiles; a lock of
+    the kernel whose holder works.
     """
     clock = view.once(stall)
     if clock.wall_s < APART_S or view.once(actors) or excused(view):
@@ -34,11 +40,9 @@ def stale_lock(view: View) -> Diagnosis | None:
         return None
     if any(is_compiler(process.title) and process.state not in "ZX" for process in view.once(everyone).values()):
         return None
-    for lock in _orphans(view):
-        sure = any(_at_lock(view, run) for run in waiting) or PurePosixPath(lock.path).name == "lock"
-        if sure or (clock.over() and view.once(standstill).has("data")):
-            return _verdict(view, lock, waiting[0], sure)
-    return None
+    tied = next((run for run in waiting if _at_lock(view, run)), None)
+    lock = next(iter(_orphans(view, tied)), None) if tied is not None else None
+    return _verdict(view, lock, tied) if lock is not None and tied is not None else None
 
 
 def _main(view: View) -> tuple[Run, ...]:
@@ -52,11 +56,13 @@ def _polls(view: View, run: Run) -> bool:
 
 
 def _at_lock(view: View, run: Run) -> bool:
+    """Whether its innermost frames, the same at two looks, are those of a lock file. Old files lie about: nothing else ties it to one."""
     place = view.once(places).get(run.key, NOWHERE)
-    return place.same and place.source != "wchan" and place.kind in ("lock", "waits")
+    frames = place.frames[:DEEP] if place.same and place.source != "wchan" else ()
+    return any(LOCK_FILE.search(frame) for frame in frames)
 
 
-def _orphans(view: View) -> list[LockSample]:
+def old_lock_files(view: View) -> list[LockSample]:
     """Lock files without an owner that were there before every process of the tree, at two looks."""
     oldest = max((process.age_s or 0.0 for process in view.once(everyone).values()), default=0.0)
     looks = [(sample.t, sample.locks.value) for sample in view.samples if isinstance(sample.locks, Seen)]
@@ -76,7 +82,13 @@ def _orphans(view: View) -> list[LockSample]:
     ]
 
 
-def _verdict(view: View, lock: LockSample, run: Run, sure: bool) -> Diagnosis:
+def _orphans(view: View, tied: Run) -> list[LockSample]:
+    """Of those the kind for which it waits: torch's builder has one of its own."""
+    baton = any("file_baton" in frame for frame in view.once(places).get(tied.key, NOWHERE).frames[:DEEP])
+    return [lock for lock in old_lock_files(view) if (PurePosixPath(lock.path).name == "lock") is baton]
+
+
+def _verdict(view: View, lock: LockSample, run: Run) -> Diagnosis:
     age = format_duration(lock.age_s or 0.0)
     text = f"the lock file {lock.path} is {age} old, older than every process here, and nobody has it open"
     return verdict(
@@ -87,6 +99,5 @@ def _verdict(view: View, lock: LockSample, run: Run, sure: bool) -> Diagnosis:
         accuse=run.process,
         note=f"waits for {lock.path}",
         proofs=(Proof("coordination", "lock_file", lock.path, text, run.seconds),),
-        confidence="strong" if sure else "likely",
         next_looks=(f"remove it once you are sure that no other host uses that folder: `rm {lock.path}`",),
     )

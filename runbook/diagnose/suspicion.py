@@ -8,10 +8,11 @@ import msgspec
 
 from runbook.diagnose.actors import actors, pipes, sockets
 from runbook.diagnose.child_deaths import zombies
-from runbook.diagnose.execution import APART_S, SPINS, execution
+from runbook.diagnose.execution import APART_S, SPINS, WORKS, execution
 from runbook.diagnose.family import HELPERS, accused, everyone, name, ranks
 from runbook.diagnose.motion import readings
 from runbook.diagnose.places import NOWHERE, places, wchan_kind
+from runbook.diagnose.stale_locks import old_lock_files
 from runbook.diagnose.stall import Stall, stall
 from runbook.diagnose.standstill import excused
 from runbook.diagnose.view import View
@@ -101,6 +102,13 @@ def _unreached(view: View, clock: Stall) -> tuple[str, str] | None:
     return ("blocked_peer", f"its attempt to reach {one.peer} has no answer yet") if one is not None and not view.once(actors) else None
 
 
+def _lock_file(view: View, clock: Stall) -> tuple[str, str] | None:
+    """An old lock file may lie about; whether somebody waits for it only a stack tells."""
+    old = old_lock_files(view)
+    waits = bool(old) and not view.once(actors) and not any(run.demand >= WORKS for run in view.once(execution).runs)
+    return ("stale_lock", f"an old lock file lies there, {old[0].path}, and all it does is to wake and look") if waits else None
+
+
 def _frozen(view: View, clock: Stall) -> tuple[str, str] | None:
     runs = view.once(accused)
     if not runs or view.once(actors) or not all(run.frozen for run in runs):
@@ -124,7 +132,7 @@ def _silent(view: View, clock: Stall) -> tuple[str, str] | None:
 
 
 _Sign = Callable[[View, Stall], "tuple[str, str] | None"]
-_SIGNS: tuple[_Sign, ...] = (_stopped, _dead_child, _pipe, _ranks, _unreached, _frozen, _spinning, _silent)
+_SIGNS: tuple[_Sign, ...] = (_stopped, _dead_child, _pipe, _ranks, _unreached, _frozen, _lock_file, _spinning, _silent)
 """The most telling first."""
 
 

@@ -83,10 +83,12 @@ def test_an_event_loop_waits_for_whatever_comes() -> None:
     assert state(scene(stands(proc(wchan=LOOP)), seconds=150), final=True).verdict == "undecided"
 
 
-@pytest.mark.parametrize("unseen", ["sockets", "io", "log", "counters"])
+@pytest.mark.parametrize("unseen", ["sockets", "io", "log", "counters", "weights"])
 def test_where_a_source_of_progress_cannot_be_read_nobody_is_hung(unseen: str) -> None:
     def tell(second: float):
         sources = {"processes": [proc(io=Blind("not permitted") if unseen == "io" else proc().io)]}
+        if unseen == "weights":
+            sources["processes"] = [proc(mapped_weights=Blind("not permitted"))]
         if unseen == "sockets":
             sources["sockets"] = Blind("not permitted")
         if unseen == "counters":

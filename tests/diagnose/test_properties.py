@@ -19,6 +19,7 @@ from tests.diagnose.scenes import (
     SLEEP,
     WAIT4,
     connection,
+    lock_file,
     pipe,
     proc,
     scene,
@@ -93,6 +94,11 @@ LIVE = {
         "processes": [proc(wchan="locks_lock_inode_wait")],
         "locks": Seen((LockSample(path="/m.lock", kind="flock", waiters=(100,), holder=900, holder_known=True),)),
         "peers": Seen((proc(900, "", run_s=s * 0.7),)),
+    },
+    "a server that polls beside old lock files": lambda s: {
+        "processes": [proc(wchan=SLEEP, run_s=s / 200, switches=int(s * 10))],
+        "locks": Seen((lock_file(),)),
+        **four_looks(s, "poll_jobs (s.py:1)"),
     },
     "an answer from another host": lambda s: {"processes": [proc(wchan=RECV)], "sockets": Seen((connection(),))},
     "a cache that fills": lambda s: {

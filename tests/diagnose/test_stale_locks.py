@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from runbook.model.sample import LockSample, Seen
 from tests.diagnose.scenes import FUTEX, SLEEP, lock_file, proc, scene, stack, stacks_at
 
@@ -10,18 +12,38 @@ def state(story, **question):
     return story.judge(about="state", **question)
 
 
-def polling(lock: LockSample, *more, **sources):
+BATON = "wait (torch/utils/file_baton.py:49)"
+SOFT = "SoftFileLock.acquire (filelock/_api.py:250)"
+
+
+def polling(lock: LockSample, *more, frame: str = BATON):
     def tell(second: float):
-        found = {"processes": [proc(wchan=SLEEP, run_s=second / 200, switches=int(second * 10)), *more], "locks": Seen((lock,))}
-        return {**found, **{name: value(second) for name, value in sources.items()}}
+        tree = [proc(wchan=SLEEP, run_s=second / 200, switches=int(second * 10)), *more]
+        return {"processes": tree, "locks": Seen((lock,)), **stacks_at(second, stack(100, frame, "load (cpp_extension.py:1)"))}
 
     return tell
 
 
-def test_a_lock_file_older_than_every_process_is_named_within_seconds() -> None:
-    verdict = state(scene(polling(lock_file()), seconds=14))
+def test_a_lock_file_older_than_every_process_is_named_by_whom_it_holds_up() -> None:
+    assert state(scene(polling(lock_file()), seconds=22)) is None
+    verdict = state(scene(polling(lock_file()), seconds=26))
     assert (verdict.verdict, verdict.kind, verdict.rule) == ("hung", "stale_lock", "stale_lock")
     assert "rm /cache/torch_extensions/rotary/lock" in verdict.next[0]
+
+
+@pytest.mark.parametrize(
+    "frame", ["poll_jobs (scheduler.py:8)", "wait_until_ready (engine.py:3)", "run (core.py:146)", "Event.wait (threading.py:1)"]
+)
+def test_old_lock_files_that_lie_about_beside_a_process_that_polls_prove_nothing(frame: str) -> None:
+    """Nothing ties an idle or polling server to a lock file but its stack."""
+    assert state(scene(polling(lock_file(), frame=frame), seconds=150), final=True).verdict == "undecided"
+
+
+def test_without_stacks_a_poller_is_tied_to_no_lock() -> None:
+    def tell(second: float):
+        return {"processes": [proc(wchan=SLEEP, run_s=second / 200, switches=int(second * 10))], "locks": Seen((lock_file(),))}
+
+    assert state(scene(tell, seconds=150), final=True).verdict == "undecided"
 
 
 def test_a_lock_that_is_younger_than_the_server_may_be_its_own() -> None:
@@ -49,15 +71,10 @@ def test_a_lock_beside_a_parent_that_computes_is_nobodys_wait() -> None:
     assert state(scene(tell, seconds=150), final=True).verdict != "hung"
 
 
-def test_files_that_a_lock_library_leaves_behind_prove_nothing_at_once() -> None:
+def test_a_lock_of_another_kind_is_not_the_one_that_is_waited_for() -> None:
     left = lock_file("/root/.cache/huggingface/hub/.locks/models--m/4a5b.lock")
-    assert state(scene(polling(left), seconds=24)) is None
-
-
-def test_such_a_file_is_meant_where_the_stack_says_so() -> None:
-    left = lock_file("/root/.cache/m/download.lock")
-    taken = lambda second: stacks_at(second, stack(100, "SoftFileLock.acquire (filelock/_api.py:250)")).get("stacks", Seen(()))  # noqa: E731
-    assert state(scene(polling(left, stacks=taken), seconds=26)).kind == "stale_lock"
+    assert state(scene(polling(left), seconds=60)) is None
+    assert state(scene(polling(left, frame=SOFT), seconds=26)).kind == "stale_lock"
 
 
 def test_a_lock_of_the_kernel_with_a_working_holder_is_no_stale_lock() -> None:

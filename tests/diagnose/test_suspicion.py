@@ -9,7 +9,7 @@ from runbook.diagnose.suspicion import suspicion
 from runbook.diagnose.trail import trail
 from runbook.model.sample import Blind, GpuSample, Question, Seen
 from runbook.model.verdict import HUNG_KINDS
-from tests.diagnose.scenes import LOOP, PIPE_WRITE, RECV, SLEEP, connection, proc, scene, stack, stacks_at, stands
+from tests.diagnose.scenes import LOOP, PIPE_WRITE, RECV, SLEEP, connection, lock_file, proc, scene, stack, stacks_at, stands
 from tests.diagnose.stories import READY, SGLANG, T0, answer, listener
 
 
@@ -58,6 +58,12 @@ def test_a_cheap_look_alone_asks_for_a_full_one() -> None:
 def test_its_kind_is_what_the_first_look_makes_one_think_of(kind: str, tree: list) -> None:
     found = suspect(scene(stands(*tree, sockets=Seen((connection(peer_pid=100),))), seconds=12))
     assert found.kind == kind and found.kind in HUNG_KINDS
+
+
+def test_a_poller_beside_an_old_lock_file_is_asked_for_its_stack() -> None:
+    tell = lambda second: {"processes": [proc(wchan=SLEEP, switches=int(second * 9))], "locks": Seen((lock_file(),))}  # noqa: E731
+    found = suspect(scene(tell, seconds=12))
+    assert (found.kind, found.want) == ("stale_lock", ("stacks",))
 
 
 def test_missing_ranks_are_suspected() -> None:
