@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from runbook.diagnose.actors import actors, unseen
+from runbook.diagnose.actors import unseen
 from runbook.diagnose.execution import APART_S, WORKS, Run, execution
 from runbook.diagnose.family import HELPERS, name
 from runbook.diagnose.motion import rows
 from runbook.diagnose.places import NOWHERE, places
 from runbook.diagnose.stall import stall
-from runbook.diagnose.standstill import Proof, excused, standstill, verdict
+from runbook.diagnose.standstill import Proof, at_rest, standstill, verdict
 from runbook.diagnose.view import View
 from runbook.model.sample import ProcessSample
 from runbook.model.units import format_duration
@@ -29,9 +29,9 @@ def child_dead(view: View) -> Diagnosis | None:
     its live twins: a helper that ended and was never collected while its parent works on, a parent with other children that work.
     """
     clock = view.once(stall)
-    if clock.wall_s < QUIET_S or view.once(actors) or excused(view):
+    if clock.wall_s < QUIET_S or not at_rest(view):
         return None
-    if any(one.kind in ("stranger", "unread") for one in view.once(unseen)):
+    if any(one.kind == "stranger" for one in view.once(unseen)):
         return None
     for process, seconds in zombies(view):
         parent = next((run for run in view.once(execution).runs if run.process.pid == process.ppid), None)

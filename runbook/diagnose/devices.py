@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-from runbook.diagnose.actors import actors
 from runbook.diagnose.execution import APART_S
 from runbook.diagnose.motion import readings
 from runbook.diagnose.stall import stall
-from runbook.diagnose.standstill import Proof, excused, standstill, verdict
+from runbook.diagnose.standstill import Proof, at_rest, standstill, verdict
 from runbook.diagnose.view import View
 from runbook.diagnose.words import quote
 from runbook.model.sample import Seen, ToolSample
@@ -30,7 +29,7 @@ def driver(view: View) -> Diagnosis | None:
     stuck = isinstance(tool, Seen) and tool.value.state == "D" and tool.value.age_s >= TOOL_S
     if view.question.about == "gpu_free":
         return _wedged(view, tool.value) if isinstance(tool, Seen) and stuck else None
-    if view.once(stall).wall_s < APART_S or view.once(actors) or excused(view):
+    if view.once(stall).wall_s < APART_S or not at_rest(view):
         return None
     if isinstance(tool, Seen) and stuck:
         return _wedged(view, tool.value)
@@ -85,7 +84,7 @@ def gpu_lost(view: View) -> Diagnosis | None:
 
     its live twins: a listing that failed once, a server that works on with the GPUs it has.
     """
-    if view.question.about == "gpu_free" or view.once(stall).wall_s < APART_S or view.once(actors) or excused(view):
+    if view.question.about == "gpu_free" or view.once(stall).wall_s < APART_S or not at_rest(view):
         return None
     lines = [line for _, found in list(readings(view.samples, "kernel"))[-1:] for line in found if OFF_THE_BUS.search(line)]
     counts = [(sample.t, len(found)) for sample, found in readings(view.samples, "gpus")]

@@ -7,7 +7,7 @@ from runbook.diagnose.execution import APART_S
 from runbook.diagnose.family import everyone, name
 from runbook.diagnose.motion import readings
 from runbook.diagnose.stall import stall
-from runbook.diagnose.standstill import Proof, excused, proven, standstill, verdict
+from runbook.diagnose.standstill import Proof, at_rest, excused, proven, standstill, verdict
 from runbook.diagnose.view import View
 from runbook.diagnose.waiters import frozen_at, partner_of
 from runbook.model.sample import SocketSample
@@ -54,7 +54,7 @@ def blocked_peer(view: View) -> Diagnosis | None:
 
 
 def _dead_partner(view: View) -> Diagnosis | None:
-    if view.once(stall).wall_s < APART_S:
+    if view.once(stall).wall_s < APART_S or not at_rest(view):
         return None
     for run, place in frozen_at(view, ("recv", "pipe_read", "unix")):
         partner = partner_of(view, run)

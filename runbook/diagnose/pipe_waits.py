@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runbook.diagnose.actors import actors, pipes
+from runbook.diagnose.actors import pipes
 from runbook.diagnose.execution import APART_S, WORKS, Execution, Run, execution, peer_execution
 from runbook.diagnose.family import everyone, name
 from runbook.diagnose.places import NOWHERE, places, wchan_kind
 from runbook.diagnose.stall import stall
-from runbook.diagnose.standstill import Proof, excused, verdict
+from runbook.diagnose.standstill import Proof, at_rest, verdict
 from runbook.diagnose.view import View
 from runbook.model.sample import PipeSample, ProcessSample
 from runbook.model.units import format_size
@@ -24,7 +24,7 @@ def stdin(view: View) -> Diagnosis | None:
 
     its live twins: a consumer whose producer works, a server that holds a pipe as stdin and does not read it.
     """
-    if view.once(stall).wall_s < APART_S or view.once(actors) or excused(view):
+    if view.once(stall).wall_s < APART_S or not at_rest(view):
         return None
     for process, run in _readers(view):
         if process.stdin == "tty" and _reads_terminal(view, run):
@@ -93,7 +93,7 @@ def log_pipe(view: View) -> Diagnosis | None:
 
     its live twins: a reader that is slow but reads on, a full pipe of a process whose other threads work.
     """
-    if view.once(stall).wall_s < APART_S or view.once(actors) or excused(view):
+    if view.once(stall).wall_s < APART_S or not at_rest(view):
         return None
     for process in view.once(everyone).values():
         run = view.once(execution).of((process.pid, process.start))

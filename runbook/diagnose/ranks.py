@@ -19,7 +19,7 @@ from runbook.diagnose.family import everyone, name, rank_mains, ranks
 from runbook.diagnose.motion import Key, readings, rows
 from runbook.diagnose.places import NOWHERE, Place, normalised, places
 from runbook.diagnose.stall import stall
-from runbook.diagnose.standstill import Proof, excused, proven, standstill, verdict
+from runbook.diagnose.standstill import Proof, at_rest, proven, standstill, verdict
 from runbook.diagnose.turning import standing
 from runbook.diagnose.view import View
 from runbook.model.sample import CollectiveSample, ProcessSample, Seen
@@ -134,7 +134,7 @@ def rank_missing(view: View) -> Diagnosis | None:
     """
     wanted, here = view.question.ranks, view.once(ranks)
     clock = view.once(stall)
-    if not wanted or not here or len(here) >= wanted or clock.wall_s < MISSING_S or view.once(actors) or excused(view):
+    if not wanted or not here or len(here) >= wanted or clock.wall_s < MISSING_S or not at_rest(view):
         return None
     runs = [run for process in here.values() if (run := view.once(execution).of((process.pid, process.start))) is not None]
     if len(runs) < len(here) or any(run.seconds < APART_S for run in runs) or _unnamed(view, here):
@@ -172,7 +172,7 @@ def rank_desync(view: View) -> Diagnosis | None:
 
     its live twins: a rank that computes, reads or sleeps while the others wait for it; ranks whose numbers rise from look to look.
     """
-    if view.once(actors) or excused(view) or view.once(stall).wall_s < APART_S:
+    if not at_rest(view) or view.once(stall).wall_s < APART_S:
         return None
     stood = counter_groups(view)
     if stood is not None and stood.differ and _all_stand(view):

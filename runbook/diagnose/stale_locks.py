@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
-from runbook.diagnose.actors import actors
 from runbook.diagnose.child_progress import is_compiler
 from runbook.diagnose.execution import APART_S, WORKS, Run, execution
 from runbook.diagnose.family import accused, everyone, name
 from runbook.diagnose.places import NOWHERE, places
 from runbook.diagnose.stall import stall
-from runbook.diagnose.standstill import Proof, excused, verdict
+from runbook.diagnose.standstill import Proof, at_rest, verdict
 from runbook.diagnose.view import View
 from runbook.model.sample import LockSample, Seen
 from runbook.model.units import format_duration
@@ -33,7 +32,7 @@ def stale_lock(view: View) -> Diagnosis | None:
     the kernel whose holder works.
     """
     clock = view.once(stall)
-    if clock.wall_s < APART_S or view.once(actors) or excused(view):
+    if clock.wall_s < APART_S or not at_rest(view):
         return None
     waiting = [run for run in view.once(accused) or _main(view) if run.seconds >= APART_S]
     if not waiting or not all(_polls(view, run) for run in waiting):

@@ -111,6 +111,11 @@ def _place(view: View, stuck: Sequence[Run]) -> list[Proof]:
     return [Proof("place", "place", place.text, text, max(run.seconds, run.frozen_s))]
 
 
+def at_rest(view: View) -> bool:
+    """Nobody is seen to work, nothing excuses it, and no source of progress was hidden: what even decisive evidence needs."""
+    return not view.once(actors) and not excused(view) and not any(one.kind == "unread" for one in view.once(unseen))
+
+
 def excused(view: View) -> str:
     """Why nothing here may be called hung, in words; empty when nothing excuses it."""
     answer = _answers(view)

@@ -100,6 +100,9 @@ LIVE = {
         "locks": Seen((lock_file(),)),
         **four_looks(s, "poll_jobs (s.py:1)"),
     },
+    "a thread that loads while the main one waits for commands": lambda s: {
+        "processes": [proc(wchan=PIPE_READ, stdin="pipe", pipes=Seen((pipe(0, "read", peers=(1,)),)), read_so_far=int(s * 200_000))],
+    },
     "an answer from another host": lambda s: {"processes": [proc(wchan=RECV)], "sockets": Seen((connection(),))},
     "a cache that fills": lambda s: {
         "processes": [proc(wchan=WAIT4), proc(101, RECV, ppid=100, title="hf")],

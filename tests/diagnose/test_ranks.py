@@ -7,7 +7,7 @@ import random
 import pytest
 
 from runbook.diagnose.ranks import rank_desync
-from runbook.model.sample import CollectiveSample, Seen
+from runbook.model.sample import Blind, CollectiveSample, Seen
 from tests.diagnose.scenes import FUTEX, SLEEP, WAIT4, proc, scene, stack, stacks_at
 
 REDUCE = (
@@ -123,6 +123,11 @@ def test_a_rank_that_is_still_being_started_is_not_missing() -> None:
 def test_a_launcher_that_still_reads_before_it_starts_the_last_rank_is_progress() -> None:
     story = scene(lambda second: {"processes": [proc(read_so_far=int(second * 200_000)), rank(0), rank(1)]}, seconds=40)
     assert state(story, ranks=3) is None
+
+
+def test_a_launcher_whose_bytes_cannot_be_seen_may_still_read() -> None:
+    blind = proc(wchan=SLEEP, switches=1, io=Blind("not permitted"))
+    assert state(scene(lambda second: {"processes": [blind, rank(0), rank(1)]}, seconds=60), ranks=3) is None
 
 
 def died(second: float, at: float = 6.0, code: int | None = -9, **more):
