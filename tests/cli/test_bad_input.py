@@ -86,6 +86,7 @@ def test_a_folder_is_no_playbook(tmp_path, capsys):
     assert "Is a directory" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_process_ends_with_2_and_without_a_traceback():
     done = runbook("validate", str(CASES[0]))
     assert done.returncode == 2 and "Traceback" not in done.stderr and done.stdout == ""

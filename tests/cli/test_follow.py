@@ -48,6 +48,7 @@ def going(tmp_path):
     return record(tmp_path / "run", made[:3]), made[3:]
 
 
+@pytest.mark.slow
 def test_it_shows_what_comes_and_ends_with_the_run(going):
     folder, rest = going
     with begin(folder) as follower:
@@ -60,6 +61,7 @@ def test_it_shows_what_comes_and_ends_with_the_run(going):
     assert follower.returncode == 0 and "HUNG (exit 3)" in out and err == ""
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_following_and_not_the_run(going):
     folder, _ = going
     before = (folder / "events.jsonl").read_bytes()

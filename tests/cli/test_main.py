@@ -28,6 +28,7 @@ def test_help_loads_no_command_and_nothing_heavy():
     assert not loaded & {*HEAVY, "yaml", "msgspec"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("playbook", ["good", "bad"])
 def test_validate_loads_nothing_heavy(tmp_path, playbook):
     steps = {"good": "[{run: {argv: ['true']}}]", "bad": "[{rum: {}}]"}[playbook]
@@ -99,6 +100,7 @@ def test_ctrl_c_ends_with_130(monkeypatch):
     assert exit_code(["probe"]) == 130
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error():
     done = subprocess.run(
         ["bash", "-c", f'{sys.executable} -m runbook.cli.main schema | head -c 10; echo " ${{PIPESTATUS[0]}}"'],

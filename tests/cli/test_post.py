@@ -211,6 +211,7 @@ def test_a_journal_from_another_machine_can_be_posted(own_state, hub, tmp_path, 
     assert hub.comments[100]["body"].startswith("# Fusion check: hung") and RUN in capsys.readouterr().out + hub.comments[100]["body"]
 
 
+@pytest.mark.slow
 def test_the_help_loads_no_http_library():
     code = "import sys; from runbook.cli.main import exit_code; exit_code(['post', '--help']); sys.exit('httpx' in sys.modules or 'tenacity' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0

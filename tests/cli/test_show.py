@@ -65,6 +65,7 @@ def test_no_command_fails_on_an_encoding(run, encoding):
     assert b"rank 2 - stands -> still" in people if encoding == "ascii" else b"rank 2 \x96 stands -> still \xe9" in people
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
 def test_a_json_object_is_the_same_in_every_encoding(run, encoding):
     done = subprocess.run(

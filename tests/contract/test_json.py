@@ -78,6 +78,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_run_prints_one_object_with_the_public_keys(here, capsys):
     code, told = answer(capsys, "run", "book.yaml", "--json")
     assert list(told) == KEYS and code == told["exit_code"] == 1
@@ -110,6 +111,7 @@ def test_show_prints_the_same_object(here, capsys):
     validator("run").validate(shown)
 
 
+@pytest.mark.slow
 def test_show_of_a_run_in_progress_says_where_it_is(here, capsys):
     """Its journal up to the start of a step; the controller is this very process."""
     _, told = answer(capsys, "run", "book.yaml", "--json")

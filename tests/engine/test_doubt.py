@@ -76,6 +76,7 @@ def of(waiter, kind):
     return [event for event in waiter.events if isinstance(event, kind)]
 
 
+@pytest.mark.slow
 def test_a_suspicion_is_told_while_the_wait_goes_on_and_is_no_verdict():
     goal, waiter, answer = run()
     told = of(waiter, Suspected)
@@ -86,12 +87,14 @@ def test_a_suspicion_is_told_while_the_wait_goes_on_and_is_no_verdict():
     assert of(waiter, WaitEnded)[0].verdict == answer.verdict
 
 
+@pytest.mark.slow
 def test_a_server_that_moves_again_is_suspected_no_more():
     _, waiter, answer = run(thawed_at=90.0)
     assert [bool(event.kind) for event in of(waiter, Suspected)] == [True, False]
     assert answer.verdict == "slow"
 
 
+@pytest.mark.slow
 def test_continue_touches_no_process():
     goal, waiter, _ = run(on_suspect="continue")
     assert of(waiter, Suspected), "it is suspected all the same"
@@ -106,6 +109,7 @@ def test_fail_ends_the_wait_when_the_looks_have_come_as_undecided():
     assert [finding.code for finding in answer.findings][-1] == "ended_on_suspicion"
 
 
+@pytest.mark.slow
 def test_fail_does_not_end_a_wait_that_is_not_suspected():
     _, waiter, answer = run(on_suspect="fail", frozen_at=1e9, box_s=100.0)
     assert answer.verdict == "slow" and waiter.clock.t - 1000 >= 100

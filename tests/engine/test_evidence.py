@@ -65,6 +65,7 @@ def test_a_hung_servers_stacks_are_taken_before_rescue_kills_it(tmp_path: Path) 
     assert about["stacks.txt"] == "evidence of `server`: stacks" and about["index.json"].startswith("evidence bundle: ")
 
 
+@pytest.mark.slow
 def test_a_server_that_crashed_at_once_leaves_its_log_and_costs_little(tmp_path: Path) -> None:
     ended, events = run_here(book("print('no such model'); raise SystemExit(3)", []), tmp_path)
     files = evidence(tmp_path, "server")
@@ -78,6 +79,7 @@ def test_a_server_that_crashed_at_once_leaves_its_log_and_costs_little(tmp_path:
     assert any(line.startswith("  server: evidence taken: ") and line.endswith(" (evidence/server/index.json)") for line in lines)
 
 
+@pytest.mark.slow
 def test_collect_off_takes_nothing(tmp_path: Path) -> None:
     ended, events = run_here(book("raise SystemExit(3)", [], collect="off"), tmp_path)
     assert ended.verdict == "crashed"

@@ -297,6 +297,7 @@ def test_every_exception_of_the_libraries_is_an_outcome() -> None:
     assert relay_transport.outcome_of(httpcore.WriteError())[0] == "reset"
 
 
+@pytest.mark.slow
 def test_a_controller_that_asks_nothing_does_not_import_httpx() -> None:
     code = "import sys; from runbook.hosts.local import connect_local; connect_local().close(); sys.exit('httpx' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

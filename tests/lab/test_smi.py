@@ -78,6 +78,7 @@ def test_an_unknown_field_is_refused_by_name(smi: Smi) -> None:
     assert (said.returncode, said.stdout) == (2, 'Field "memory.usde" is not a valid field to query.\n')
 
 
+@pytest.mark.slow
 def test_the_table_names_holders_and_the_list_both_gpus(smi: Smi) -> None:
     smi.hold(os.getpid(), start_of(os.getpid()), 0, GIB)
     table = smi.run().stdout

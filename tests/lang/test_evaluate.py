@@ -188,6 +188,7 @@ def test_a_failed_evaluation_names_what_is_there(source, said):
     assert problem(source) == said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     [

@@ -121,6 +121,7 @@ def test_an_alias_is_a_value_of_its_own():
     assert str(document.span(("c", "b", 0))) == "f.yaml:2:4"
 
 
+@pytest.mark.slow
 def test_an_alias_bomb_is_refused():
     levels = "\n".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 10))
     document, problem = only_problem(f"a0: &a0 [x, x, x, x, x, x, x, x, x]\n{levels}")

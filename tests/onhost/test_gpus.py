@@ -85,6 +85,7 @@ def test_the_tool_does_not_outlive_a_helper_that_leaves(host_with: Callable[[str
     assert is_gone(int((tmp_path / "pid").read_text()))
 
 
+@pytest.mark.slow
 def test_a_copy_that_lives_on_keeps_others_from_being_started(host_with: Callable[[str], Host], tmp_path: Path) -> None:
     """As one that is stuck in the driver does: it outlives the helper that started it, and its descriptors with it."""
     pids = tmp_path / "pids"
@@ -104,6 +105,7 @@ def test_a_copy_that_lives_on_keeps_others_from_being_started(host_with: Callabl
     second.close()
 
 
+@pytest.mark.slow
 def test_two_that_ask_at_once_are_served_one_after_the_other(host_with: Callable[[str], Host], tmp_path: Path) -> None:
     host = host_with(f"mkdir {tmp_path}/busy || exit 77; sleep 0.05; rmdir {tmp_path}/busy; {answering()}")
     reports: list[GpuReport] = []

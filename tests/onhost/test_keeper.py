@@ -127,6 +127,7 @@ def test_our_own_kill_is_told_from_a_foreign_one(site):
     assert site.ended("foreign")["stopped_by"] is None
 
 
+@pytest.mark.slow
 def test_the_keeper_outlives_the_helper_that_started_it(tmp_path):
     """The helper is another process here; its death must change nothing."""
     site = Site(tmp_path)
@@ -140,6 +141,7 @@ def test_the_keeper_outlives_the_helper_that_started_it(tmp_path):
         site.close()
 
 
+@pytest.mark.slow
 def test_the_files_of_a_dead_keeper_still_tell_everything(site):
     site.python("done", "raise SystemExit(4)")
     site.ended("done")
@@ -226,6 +228,7 @@ def test_a_keeper_with_nothing_to_keep_leaves_by_itself(site):
     until(lambda: is_gone(keeper["pid"], keeper["start"]))
 
 
+@pytest.mark.slow
 def test_a_waiting_keeper_uses_no_cpu(site):
     site.python("server", SLEEP)
     pid = site.keeper()["pid"]

@@ -25,6 +25,7 @@ def host(local_host):
     other.close()
 
 
+@pytest.mark.slow
 def test_a_server_outlives_the_connection_and_its_exit_code_is_read_over_the_next(host, tmp_path):
     gate = tmp_path / "gate"
     text = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(.01)\nraise SystemExit(7)"
@@ -44,6 +45,7 @@ def test_a_server_outlives_the_connection_and_its_exit_code_is_read_over_the_nex
         again.close()
 
 
+@pytest.mark.slow
 def test_a_module_is_found_patched_and_restored(host, tmp_path):
     part = tmp_path / "engine_part.py"
     part.write_bytes(b"a = 1\n")

@@ -144,6 +144,7 @@ if may_make_cgroups():  # elsewhere the comparison above is all that can be trie
         finally:
             site.close()
 
+    @pytest.mark.slow
     def test_a_real_limit_that_kills_a_child_explains_the_end_of_the_server(tmp_path, small_cgroup):
         site = Site(tmp_path)
         eat = "import time; time.sleep(1); data = [bytearray(b'x') * (8 << 20) for _ in range(40)]"  # as long as a rank's imports
@@ -157,6 +158,7 @@ if may_make_cgroups():  # elsewhere the comparison above is all that can be trie
             site.close()
 
 
+@pytest.mark.slow
 def test_an_address_space_limit_is_no_oom_kill(tmp_path):
     site = Site(tmp_path)
     try:

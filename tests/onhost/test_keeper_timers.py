@@ -58,6 +58,7 @@ def acts(site):
     return until(lambda: (read_json(site.folder.ended) or {}).get("acts"))
 
 
+@pytest.mark.slow
 def test_a_lost_controllers_launch_is_stopped_with_all_its_renamed_and_orphaned_children(site):
     state = site.python("server", STUBBORN, suspend_for_s=0.7, ladder=FAST)
     orphan = int(until(lambda: site.op("keeper_renew") and site.log("server")))
@@ -81,6 +82,7 @@ def test_a_launch_to_keep_outlives_its_controller(site):
     os.kill(kept["pid"], signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_lost_controllers_patch_is_undone_after_the_server_that_imports_it(site, source):
     was = os.stat(source).st_mtime_ns
     site.python("server", SLEEP, ladder=FAST)

@@ -69,6 +69,7 @@ def test_the_whole_tree_is_seen_with_ranks_bytes_zombies_and_daemons(site):
     assert isinstance(zombie.mapped_weights, (Blind, Absent))
 
 
+@pytest.mark.slow
 def test_threads_show_whether_they_ran(site):
     state = site.python(
         "server", "import threading, time; threading.Thread(target=time.sleep, args=(60,)).start(); print(1, flush=True)\nwhile True: pass"

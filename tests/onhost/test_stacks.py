@@ -100,6 +100,7 @@ def test_what_is_gone_is_absent_and_a_reused_pid_is_not_looked_at(local_host: Ho
     assert isinstance(local_host.stacks([(ProcessId(pid, start), None)]), Absent)
 
 
+@pytest.mark.slow
 def test_without_py_spy_the_host_gets_this_machines_copy_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from runbook.hosts.local import connect_local
 

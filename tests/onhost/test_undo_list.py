@@ -27,6 +27,7 @@ def patch(site, path, id="taps"):
     return site.op("patch", AFTER, id=id, path=str(path), expect_sha256=hashlib.sha256(BEFORE).hexdigest(), undo_after_s=60.0)
 
 
+@pytest.mark.slow
 def test_open_patches_of_all_runs_are_listed_with_what_their_files_hold(sites, tmp_path):
     first, second = sites
     for site, name in ((first, "a.py"), (first, "b.py"), (second, "c.py"), (second, "d.py")):

@@ -320,6 +320,7 @@ def test_an_hour_of_eight_ranks_stays_far_below_the_limit():
     assert len(HUNG.encode()) < LIMIT / 2
 
 
+@pytest.mark.slow
 def test_what_gives_way_goes_in_a_fixed_order_is_named_and_never_the_answer():
     history = list(numbered(events(200.0, still_after=100.0)))
     whole = re.findall(r'<section [^>]*id="([a-z]+)"', html(history))
@@ -334,6 +335,7 @@ def test_what_gives_way_goes_in_a_fixed_order_is_named_and_never_the_answer():
     assert gone == [id for id in DROP_ORDER if id in gone] and len(gone) >= 4, gone
 
 
+@pytest.mark.slow
 def test_a_list_of_events_that_is_too_long_says_which_numbers_it_leaves_out():
     listed = section(HUNG, "events")
     assert re.search(r"[\d,]+ events, [\d,]+ of them listed", listed)

@@ -151,6 +151,7 @@ def full_run() -> list:
     return [HEADER, patch, launch, *sample, *([launch] * 40), PhaseReached(step="check", server="s", phase="load", t=1.6), *events[1:]]
 
 
+@pytest.mark.slow
 def test_parts_go_in_one_fixed_order_and_the_end_says_which_and_where_the_whole_is():
     whole = markdown(full_run(), 200_000)
     assert "Cut to fit" not in whole and "serve '--x=a b'" in whole and "What moved" in whole

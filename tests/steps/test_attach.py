@@ -71,6 +71,7 @@ def up(local_host: Host, tmp_path: Path) -> Iterator[Up]:
     found.close()
 
 
+@pytest.mark.slow
 def test_a_server_on_a_port_gets_the_results_of_a_launch_and_later_steps_use_it(up: Up) -> None:
     pid = up.serve()
     result = up.ctx.at("server").do(Attach(port=up.port))
@@ -151,6 +152,7 @@ def test_it_is_never_ended_by_the_step_that_would_end_a_launch(up: Up) -> None:
     assert not is_gone(pid)
 
 
+@pytest.mark.slow
 def test_a_server_that_another_run_keeps_is_found_with_its_record(serving: Serving, local_host: Host, tmp_path: Path) -> None:
     """Its keeper is its parent, so its exit stays known."""
     serving.launch("--load", "0.1")

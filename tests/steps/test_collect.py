@@ -35,6 +35,7 @@ def test_the_items_are_those_of_the_host() -> None:
     assert set(ITEMS) == set(onhost.ITEMS) and set(OF_THE_HOST) < set(ITEMS)
 
 
+@pytest.mark.slow
 def test_the_only_server_is_meant_and_files_and_index_tell_of_it(ctx: LocalContext, tmp_path: Path) -> None:
     result = ctx.at("look").do(Collect(what=["stacks", "log", "ras"]))
     assert result.verdict == "passed" and result.reason.startswith("2 of 3 items, ")

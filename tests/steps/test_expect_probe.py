@@ -64,6 +64,7 @@ def expect(ctx: LocalContext, **body):
     return ctx.at("seen").do(make(ExpectProbe, {"probe": "taps", "since": "chat", "until": "chat", **body}))
 
 
+@pytest.mark.slow
 def test_fired_gives_the_values_as_data(patch_ctx, box, server):
     patch(patch_ctx, box)
     launched = server()
@@ -77,6 +78,7 @@ def test_fired_gives_the_values_as_data(patch_ctx, box, server):
     assert patch_ctx.findings == []
 
 
+@pytest.mark.slow
 def test_not_reached_is_evidence_with_every_other_explanation_excluded(patch_ctx, box, server):
     patch(patch_ctx, box, after="", before="hidden = hidden[:3]")
     server()
@@ -87,6 +89,7 @@ def test_not_reached_is_evidence_with_every_other_explanation_excluded(patch_ctx
     assert expect(patch_ctx).verdict == "failed"
 
 
+@pytest.mark.slow
 def test_a_server_older_than_the_patch_is_not_armed(patch_ctx, box, server):
     server()
     time.sleep(3 * patch_ctx.host.facts.clock_error_s + 0.05)
@@ -112,6 +115,7 @@ def runs_copy(box: Box, tmp_path) -> str:
     return f"import sys; sys.path.remove(''); sys.argv = ['', {str(box.requests)!r}]; exec(open({script!r}).read())"
 
 
+@pytest.mark.slow
 def test_a_bucket_that_was_used_up_is_unseen(patch_ctx, box, server):
     """Health checks with the same shapes took the hits; the silence of the request after them proves nothing."""
     patch(patch_ctx, box, hits="2 per 1h")
@@ -216,6 +220,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.slow
 def test_an_import_error_that_the_engine_swallowed_is_unseen_and_quotes_the_log(patch_ctx, box, server):
     """As SGLang's registry of models: it logs a line and serves without the module."""
     box.model.write_text(box.model.read_text() + "\nimport no_such_kernel\n")
@@ -230,6 +235,7 @@ def test_an_import_error_that_the_engine_swallowed_is_unseen_and_quotes_the_log(
     assert expect(patch_ctx, expect="armed", wait="100ms").verdict == "undecided"
 
 
+@pytest.mark.slow
 def test_a_class_that_was_never_built_explains_the_silence(patch_ctx, box, server):
     source = box.model.read_text().replace("    def forward", "    def __init__(self):\n        self.n = 0\n\n    def forward")
     box.model.write_text(source + "\n\nclass Other(Model):\n    def forward(self, batch):\n        return batch.hidden\n")

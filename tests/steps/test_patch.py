@@ -21,6 +21,7 @@ def patch(**body):
     return make(Patch, {"module": "engine.model", "probes": [PROBE], **body})
 
 
+@pytest.mark.slow
 def test_the_file_of_the_launch_is_patched_and_the_undo_record_comes_first(patch_ctx, box):
     before = box.model.read_bytes()
     result = patch_ctx.do(patch())
@@ -67,6 +68,7 @@ def test_nothing_is_written_for(patch_ctx, box, case):
     assert box.model.read_bytes() == before and not patch_ctx.owed and patch_ctx.patched("taps") is None
 
 
+@pytest.mark.slow
 def test_a_read_only_file_is_failed_with_its_reason_and_owes_nothing(patch_ctx, box):
     box.model.chmod(0o444)
     result = patch_ctx.do(patch())

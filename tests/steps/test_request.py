@@ -30,6 +30,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         host.close()
 
 
+@pytest.mark.slow
 def test_an_answer_is_given_as_data(up: Serving) -> None:
     result = up.do("chat", Request(server="server", get="/echo", params={"n": 3, "deep": True}, headers={"X-Tag": "a b"}))
     assert (result.verdict, result.fields["status"]) == ("passed", 200)
@@ -85,6 +86,7 @@ def test_many_requests_give_percentiles(up: Serving) -> None:
     assert result.verdict == "passed" and spread["p50"] <= spread["p90"] <= spread["max"]
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_meanwhile_is_crashed(serving: Serving) -> None:
     assert serving.launch("--load", "0.1").do("up", WaitHealthy(server="server")).verdict == "passed"
     result = serving.do("chat", Request(server="server", get="/die"))
@@ -93,6 +95,7 @@ def test_a_server_that_dies_meanwhile_is_crashed(serving: Serving) -> None:
     assert isinstance(result.fields["json"], Unknown)
 
 
+@pytest.mark.slow
 def test_a_box_that_ends_while_it_decodes_is_slow(up: Serving) -> None:
     result = up.do("chat", Request(server="server", post="/v1/chat/completions", json={"steps": 300}), box_s=1.5)
     assert (result.verdict, "Decode batch" in result.diagnosis.progress["steps"]) == ("slow", True)
@@ -105,6 +108,7 @@ def test_a_bare_url_has_no_numbers(local_host, tmp_path) -> None:
     assert isinstance(result.fields["json"], Unknown)
 
 
+@pytest.mark.slow
 def test_a_refused_connection_is_failed(local_host, tmp_path) -> None:
     result = LocalContext(local_host, tmp_path, box_s=1).do(Request(url=f"http://127.0.0.1:{free_port()}", get="/"))
     assert (result.verdict, "refused" in result.reason) == ("failed", True)

@@ -58,6 +58,7 @@ def test_json_and_lines_are_parsed(ctx):
     assert result.verdict == "failed" and "not JSON" in result.reason
 
 
+@pytest.mark.slow
 def test_when_the_box_ends_its_whole_group_is_ended_and_proved_gone(local_host, tmp_path):
     ctx = LocalContext(local_host, tmp_path, box_s=1.0)
     pids = tmp_path / "pids"

@@ -61,6 +61,7 @@ def ctx(gpus: Gpus, tmp_path: Path) -> Iterator[LocalContext]:
     host.close()
 
 
+@pytest.mark.slow
 def test_memory_that_falls_is_waited_for(gpus: Gpus, ctx: LocalContext) -> None:
     gpus.set([70_000, 10])
     timer = threading.Timer(0.5, gpus.set, ([300, 10],))

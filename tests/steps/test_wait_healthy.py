@@ -33,6 +33,7 @@ def test_a_server_that_comes_up_is_passed_with_its_phases_and_identity(serving: 
     assert result.fields["diagnosis"]["verdict"] == "passed"
 
 
+@pytest.mark.slow
 def test_a_word_wanted_from_an_empty_body_is_a_wrong_check_at_once(serving: Serving) -> None:
     """The founding case: waiting on is pointless, and what to use instead is said."""
     result = serving.launch().do("up", WaitHealthy(server="server", expect=ExpectHealthy(body="ok")), box_s=60)
@@ -55,6 +56,7 @@ def test_a_503_while_it_warms_up_is_waited_through(serving: Serving, tmp_path: P
     assert result.verdict == "passed"
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_of_an_exception_is_crashed_with_its_first_cause(serving: Serving) -> None:
     result = serving.launch("--load", "1", "--fails", "hidden size is not a multiple of 3").do("up", WaitHealthy(server="server"))
     assert (result.verdict, result.kind) == ("crashed", "exception")
@@ -71,6 +73,7 @@ def test_a_box_that_ends_while_weights_load_is_slow_with_rate_and_eta(serving: S
     assert state_of(serving.pid) in "SR"
 
 
+@pytest.mark.slow
 def test_somebody_elses_answer_on_our_port_is_the_wrong_server(serving: Serving) -> None:
     """A stale server answers all through a new load, since the engine binds its port last."""
     serving.launch("--load", "60")
@@ -80,6 +83,7 @@ def test_somebody_elses_answer_on_our_port_is_the_wrong_server(serving: Serving)
     assert result.diagnosis.culprit.pid == os.getpid()
 
 
+@pytest.mark.slow
 def test_another_model_than_launched_is_an_invalid_experiment(serving: Serving) -> None:
     result = serving.launch("--model-path", "/m/right", "--says-model", "/m/wrong").do("up", WaitHealthy(server="server"))
     assert (result.verdict, result.diagnosis.rule) == ("invalid_experiment", "server_identity")
@@ -105,6 +109,7 @@ def test_a_stopped_server_is_hung_and_a_loading_one_is_not(serving: Serving) -> 
     assert serving.do("up", WaitHealthy(server="server"), box_s=13).verdict == "slow"
 
 
+@pytest.mark.slow
 def test_a_bare_url_is_only_checked(local_host, tmp_path) -> None:
     with plain_server(body=b'{"status": "ok"}') as port:
         step = WaitHealthy(url=f"http://127.0.0.1:{port}", expect=ExpectHealthy(json={"status": "ok"}), consecutive=2)

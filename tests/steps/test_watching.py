@@ -43,6 +43,7 @@ def watched(host: Host, folder: Path, pid: int) -> Watched:
     return Watched(ctx, launched)
 
 
+@pytest.mark.slow
 def test_a_gpu_tool_that_does_not_answer_holds_up_no_look(tmp_path: Path, child: int) -> None:
     """Its state is seen meanwhile: a tool that is stuck in the driver says more than its silence."""
     tool = tmp_path / "bin" / "nvidia-smi"
