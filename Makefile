@@ -29,7 +29,7 @@ demo: setup
 
 ## The whole suite.
 test: setup-dev
-	$(BIN)/python -m pytest tests --ignore=tests/benchmarks -n 2 --dist loadfile
+	$(BIN)/python -m pytest tests --ignore=tests/benchmarks -n 3 --dist loadfile
 
 ## The founding story on the lab: right, fusion skipped, a check that cannot match.
 story: setup-dev
@@ -59,7 +59,7 @@ types: setup-dev
 	$(BIN)/mypy
 
 fast: setup-dev
-	$(BIN)/python -m pytest tests --ignore=tests/benchmarks -m "not e2e and not slow and not property" -n 2
+	$(BIN)/python -m pytest tests --ignore=tests/benchmarks -m "not e2e and not slow and not property" -n 3
 
 generate: setup-dev
 	$(BIN)/runbook schema --write
