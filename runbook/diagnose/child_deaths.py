@@ -18,15 +18,18 @@ from runbook.model.verdict import Diagnosis
 
 COMM = 15
 """Letters of a process's name that the kernel keeps: all that a zombie has."""
+SAYS_IT_WAITS = re.compile(r"\bwait(?:ing|s|ed)?\b|\bnot (?:yet )?(?:ready|up|available)\b", re.IGNORECASE)
 QUIET_S = 12.0
 """Without any progress for so long after a child's death, its parent does not go on without it."""
 
 
 def child_dead(view: View) -> Diagnosis | None:
-    """hung/child_dead: when a worker that failed has been a zombie at two looks ≥ 10 s apart, its parent only waits or polls, and nobody
-    else does anything; another program that failed, or one that ended with code 0, only after the stall budget.
+    """hung/child_dead: when a worker that failed has been a zombie at two looks ≥ 10 s apart, its parent stands still where it cannot go
+    on, or polls and says that it waits, and nobody else does anything; another program that failed, or one that ended with code 0, only
+    after the stall budget.
 
-    its live twins: a helper that ended and was never collected while its parent works on, a parent with other children that work.
+    its live twins: a helper that ended and was never collected while its parent works on, a parent with other children that work, a
+    worker that polls for its next job beside the zombie of a tool that it once called.
     """
     clock = view.once(stall)
     if clock.wall_s < QUIET_S or not at_rest(view):
@@ -35,7 +38,7 @@ def child_dead(view: View) -> Diagnosis | None:
         return None
     for process, seconds in zombies(view):
         parent = next((run for run in view.once(execution).runs if run.process.pid == process.ppid), None)
-        if seconds < APART_S or parent is None or HELPERS.search(process.title) or not _waits(view, parent):
+        if seconds < APART_S or parent is None or HELPERS.search(process.title) or not _waits(view, process, parent, seconds):
             continue
         if not _is_worker(view, process, parent) and not clock.over():
             continue
@@ -47,9 +50,14 @@ def child_dead(view: View) -> Diagnosis | None:
 
 def _is_worker(view: View, process: ProcessSample, parent: Run) -> bool:
     """Whether it was one of the server's own processes, not a tool that it called: forked ones keep the name, workers have a title."""
-    pattern = view.profile.processes.workers
     same = process.title.strip("[]")[:COMM] == parent.process.title[:COMM]
-    return same or process.rank is not None or bool(pattern and re.search(pattern, process.title))
+    return same or _has_a_place(view, process)
+
+
+def _has_a_place(view: View, process: ProcessSample) -> bool:
+    """Whether its title alone says that the server cannot go on without it."""
+    pattern = view.profile.processes.workers
+    return process.rank is not None or bool(pattern and re.search(pattern, process.title))
 
 
 def zombies(view: View) -> list[tuple[ProcessSample, float]]:
@@ -70,11 +78,20 @@ def zombies(view: View) -> list[tuple[ProcessSample, float]]:
     return found
 
 
-def _waits(view: View, parent: Run) -> bool:
-    """It stands where it cannot go on, or only wakes to look."""
-    if not parent.frozen:
-        return parent.demand < WORKS
-    return view.once(places).get(parent.key, NOWHERE).blocked
+def _waits(view: View, process: ProcessSample, parent: Run, seconds: float) -> bool:
+    """It stands where it cannot go on; or it only wakes to look, and something ties that to the dead child.
+
+    One that polls for its next job looks the same, beside the zombie of a tool that it called long ago.
+    """
+    if parent.frozen:
+        return view.once(places).get(parent.key, NOWHERE).blocked
+    return parent.demand < WORKS and (_has_a_place(view, process) or _says_so(view, view.now - seconds))
+
+
+def _says_so(view: View, since: float) -> bool:
+    """Whether all that the log has told since then, more than once, is that it waits."""
+    told = [timed.line.text for timed in view.lines if timed.t > since and timed.line.text.strip()]
+    return len(told) > 1 and all(SAYS_IT_WAITS.search(text) for text in told)
 
 
 def _verdict(view: View, process: ProcessSample, parent: Run, seconds: float) -> Diagnosis:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from runbook.model.sample import Seen
 from tests.diagnose.scenes import FUTEX, LOOP, PIPE_READ, SLEEP, connection, proc, scene, stands
 
@@ -71,11 +73,27 @@ def test_a_worker_that_ended_well_and_whose_parent_stands_still_takes_the_whole_
     assert state(scene(tell, seconds=60)).kind == "child_dead"
 
 
-def test_a_tool_that_failed_beside_a_parent_that_polls_takes_the_whole_budget() -> None:
+@pytest.mark.parametrize("title", ["nvidia-smi", "python"])
+@pytest.mark.parametrize("log", ["", "heartbeat: alive\n"])
+def test_a_worker_that_polls_for_its_next_job_beside_the_zombie_of_a_tool_is_not_hung(title: str, log: str) -> None:
     """It may poll for something far away, and its call of the tool may long be forgotten."""
 
     def tell(second: float):
-        return {"processes": [polls(second), zombie(9, title="nvidia-smi")]}
+        return {"processes": [polls(second), zombie(9, title=title)], "log": log}
+
+    assert state(scene(tell, seconds=200), final=True).verdict == "undecided"
+
+
+def test_a_rank_that_failed_is_missed_by_a_parent_that_polls_without_a_word() -> None:
+    def tell(second: float):
+        return {"processes": [polls(second), zombie(1, title="worker", rank=1)]}
+
+    assert state(scene(tell, seconds=16)).kind == "child_dead"
+
+
+def test_a_tool_that_failed_beside_a_parent_that_says_it_waits_takes_the_whole_budget() -> None:
+    def tell(second: float):
+        return {"processes": [polls(second), zombie(9, title="nvidia-smi")], "log": f"still waiting for the driver, {int(second)} s\n"}
 
     assert state(scene(tell, seconds=26)) is None
-    assert state(scene(tell, seconds=50)).kind == "child_dead"
+    assert state(scene(tell, seconds=60)).kind == "child_dead"
