@@ -180,11 +180,16 @@ def verdict(
         culprit=_culprit(view, accuse, note),
         evidence=(
             *(Evidence(signal=one.signal, value=one.value, window_s=round(one.window_s, 3), points_to="hung") for one in shown),
-            Evidence(signal="stall_clock", value=round(stand.clock.spent_s, 1), unit="s", window_s=round(stand.clock.budget_s, 1)),
+            Evidence(signal="stall_clock", value=round(_spent_s(stand.clock), 1), unit="s", window_s=round(stand.clock.budget_s, 1)),
         ),
         blind=view.blind(),
-        next=tuple(next_looks) or (words.STACKS,),
+        next=tuple(next_looks) or ((words.RESTART,) if stand.has("place") else (words.STACKS,)),
     )
+
+
+def _spent_s(clock: Stall) -> float:
+    """What was held against the budget: the halved time, or the whole one where heartbeats do not count."""
+    return clock.spent_s if clock.over() else clock.wall_s
 
 
 def _culprit(view: View, process: ProcessSample | None, note: str) -> Culprit | None:

@@ -91,6 +91,7 @@ NEXT = {
 }
 """The cheapest next look for each source that could not be read."""
 
+RESTART = "it cannot go on by itself: read the stacks in the evidence, then end it and start it again"
 STACKS = "take the stacks of all ranks twice, 10 s apart: `py-spy dump --nonblocking --pid PID`"
 
 
