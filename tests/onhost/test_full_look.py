@@ -325,6 +325,7 @@ def test_a_gpu_tool_that_is_under_way_is_seen_whoever_started_it(site, start, tm
     tool.chmod(0o755)
     with subprocess.Popen([str(tool)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         running.stdout.readline()
+        until(lambda: procs.read_stat(running.pid).state == "S", 10)
         found = look(site, process.pid, full=False).gpu_tool.value
         running.stdin.close()
     assert (found.pid, found.state) == (running.pid, "S") and found.age_s < 60
