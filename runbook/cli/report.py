@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -18,11 +18,13 @@ from runbook.engine.redact import Mask
 from runbook.model.event import AnyEvent, EvidenceSaved, RunStarted
 from runbook.model.units import Size, UnitError
 from runbook.render.budget import DEFAULT, SMALLEST, TARGETS, Budget
-from runbook.render.bundle import Piece, bundle
 from runbook.render.junit import junit
 from runbook.render.markdown import markdown
 from runbook.render.summary import summary
 from runbook.render.trace import trace
+
+if TYPE_CHECKING:
+    from runbook.render.bundle import Piece
 
 LARGEST_READ = 8 * 1024 * 1024
 """Bytes of one evidence file that go into a zip; of a larger one its end."""
@@ -103,6 +105,8 @@ def _summary(events: Iterable[AnyEvent], folder: Path) -> str:
 
 
 def _zip(events: list[AnyEvent], folder: Path, file: str) -> bytes:
+    from runbook.render.bundle import bundle
+
     texts = {
         "transcript.md": markdown(events),
         "transcript.html": _page(events),
@@ -122,6 +126,8 @@ def _zip(events: list[AnyEvent], folder: Path, file: str) -> bytes:
 
 def _read(path: Path) -> Piece:
     """The end of a file: that is where a log tells why it ended."""
+    from runbook.render.bundle import Piece
+
     size = path.stat().st_size
     with path.open("rb") as source:
         source.seek(max(0, size - LARGEST_READ))

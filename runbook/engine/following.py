@@ -6,10 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from runbook.engine.journal import EVENTS, JournalError
+from runbook.engine.journal import EVENTS, JournalError, decode_event
 from runbook.model.event import AnyEvent
-
-_decode = msgspec.json.Decoder(AnyEvent).decode
 
 
 class Tail:
@@ -34,7 +32,7 @@ class Tail:
         events: list[AnyEvent] = []
         for line in whole.split(b"\n")[:-1]:
             try:
-                events.append(_decode(line))
+                events.append(decode_event(line))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self.unreadable += 1
         return events

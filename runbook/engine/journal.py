@@ -46,7 +46,8 @@ RIDES_ON_THE_NEXT = (
 )
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(AnyEvent).decode
+decode_event = msgspec.json.Decoder(AnyEvent).decode
+"""One line of a journal. Raises msgspec.DecodeError. Made once: the union is large."""
 
 
 class JournalError(Exception):
@@ -124,7 +125,7 @@ def read_events(source: bytes) -> list[AnyEvent]:
     events = []
     for number, line in enumerate(lines, 1):
         try:
-            events.append(_decode(line))
+            events.append(decode_event(line))
         except msgspec.DecodeError as problem:
             if number == len(lines) and not torn:
                 break

@@ -15,11 +15,10 @@ from typing import get_args
 
 import msgspec
 
-from runbook.engine.journal import EVENTS, JournalError
+from runbook.engine.journal import EVENTS, JournalError, decode_event
 from runbook.model.event import FORMAT, AnyEvent, EvidenceSaved, Found, RunStarted
 from runbook.model.verdict import Finding
 
-_decode = msgspec.json.Decoder(AnyEvent).decode
 _KNOWN = frozenset(kind.__struct_config__.tag for kind in get_args(AnyEvent))
 _NOT_AN_EVENT = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 MOST_NAMED = 5
@@ -48,7 +47,7 @@ class Recording:
         missing = _Missing()
         for number, line in enumerate(self._lines, 1):
             try:
-                event = _decode(line)
+                event = decode_event(line)
             except _NOT_AN_EVENT:
                 missing.line(number, line)
                 continue
@@ -91,7 +90,7 @@ def glance(folder: Path, file: str = EVENTS) -> list[AnyEvent]:
     events = []
     for line in [first, *last.split(b"\n")]:
         try:
-            events.append(_decode(line))
+            events.append(decode_event(line))
         except _NOT_AN_EVENT:
             continue  # cut by where the end begins, torn, or of a newer version: `show` says which
     if not events:

@@ -6,7 +6,6 @@ import functools
 import json
 import shlex
 from collections.abc import Sequence
-from importlib import resources
 from typing import Any
 
 from runbook.onhost import boot
@@ -17,8 +16,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 @functools.cache
 def sources() -> dict[str, str]:
     """Module name to source text of the code that runs on hosts."""
-    folder = resources.files("runbook.onhost")
-    return {item.name[:-3]: item.read_text("utf-8") for item in folder.iterdir() if item.name.endswith(".py")}
+    return dict(boot.own_sources())
 
 
 @functools.cache
@@ -29,6 +27,11 @@ def _boot_block() -> bytes:
 @functools.cache
 def _sources_block() -> bytes:
     return boot.block(json.dumps(sources()))
+
+
+def prepare() -> None:
+    """Compress the code now: in a thread, while a connection is being made."""
+    _sources_block()
 
 
 def payload(entry: str, args: dict[str, Any]) -> bytes:

@@ -187,8 +187,11 @@ def _retried(attempt: Callable[[], T], clock: Clock, cancel: CancelToken | None)
 
 
 def _resolve(text: str, config: str) -> SshSettings:
-    """Ask `ssh -G`, and load the SSH library meanwhile: it takes longer than all the rest of a connect."""
+    """Ask `ssh -G`, and load the SSH library and pack our code meanwhile: that takes longer than all the rest of a connect."""
+    from runbook.hosts.bundle import prepare
+
     threading.Thread(target=importlib.import_module, args=("runbook.hosts.ssh",), daemon=True).start()
+    threading.Thread(target=prepare, daemon=True).start()
     return resolve(text, config)
 
 

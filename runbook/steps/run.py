@@ -17,7 +17,7 @@ from runbook.steps.base import Step, StepContext, StepResult
 from runbook.steps.exchange import Exchange
 from runbook.steps.kill import launch_processes
 from runbook.steps.patience import OnSuspect, StallAfter, bad_duration, seconds_or_auto
-from runbook.steps.running import Printed, Running
+from runbook.steps.printed import Printed
 
 LAST_LINES = 5
 UNWATCHED_S = 5.0
@@ -103,6 +103,8 @@ class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         try:
             if call.wait(UNWATCHED_S):
                 return call.result(), None
+            from runbook.steps.running import Running  # here: what judges costs more to import than most commands take
+
             goal = Running(ctx, started.process, call, printed, seconds_or_auto(self.stall_after), self.on_suspect, began)
             try:
                 seen = ctx.watch(goal)
