@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,8 @@ EXIT_USAGE = 2
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The machine's mistake, not ours."""
 
 
 class Entry(NamedTuple):
@@ -129,6 +132,9 @@ def exit_code(argv: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
     except Exception as bug:
+        if isinstance(bug, OSError) and bug.errno in FULL:
+            click.echo(f"runbook: the answer could not be written: {bug.strerror}. Make room, or write it somewhere else", err=True)
+            return EXIT_USAGE
         from runbook.cli.bug import report
 
         click.echo(report(bug, argv), err=True)

@@ -116,3 +116,10 @@ def test_a_reader_that_goes_away_is_no_error():
 def test_the_installed_command_is_this_function():
     done = runbook("--version")
     assert (done.returncode, done.stdout) == (0, f"runbook {__version__}\n")
+
+
+def test_a_full_disk_is_no_bug():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "runbook.cli.main", "--help"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert "No space left" in done.stderr and "bug" not in done.stderr
