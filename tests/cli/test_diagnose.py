@@ -95,6 +95,7 @@ def test_a_host_that_is_not_reached_says_nothing_about_the_server(diagnose):
     assert set(answer) >= KEYS
 
 
+@pytest.mark.slow
 def test_a_pid_that_is_gone_is_an_error_with_what_runs_instead(diagnose, start):
     gone = start("-c", "pass")
     gone.wait()

@@ -23,6 +23,7 @@ def _imported(*argv: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split()[1:])
 
 
+@pytest.mark.slow
 def test_help_loads_no_command_and_nothing_heavy():
     loaded = _imported("--help")
     assert not loaded & {*HEAVY, "yaml", "msgspec"}

@@ -65,6 +65,7 @@ def hub(start, monkeypatch):  # noqa: F811
     assert stub.wrong == []
 
 
+@pytest.mark.slow
 def test_posting_twice_is_one_comment(run, hub, capsys):
     url = f"{hub.url}/o/r/issues/3"
     assert exit_code(["post", "last", url]) == 0
@@ -148,6 +149,7 @@ def test_a_file_that_was_refused_is_exit_code_1_and_the_comment_stands(run, star
     assert sum(bool(row["notes"]) for row in stub.journals) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["md", "html", "json", "events", "zip"])
 def test_no_secret_leaves_by_any_door(own_state, start, monkeypatch, kind):  # noqa: F811
     """Values of the environment that the run's own mask never knew: the run comes from another machine."""

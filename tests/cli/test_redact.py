@@ -36,6 +36,7 @@ def test_check_writes_nothing_and_tells_by_its_exit_code(tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.slow
 def test_stdin_is_a_file_too(tmp_path):
     done = runbook("redact", "-", "--public", cwd=tmp_path, stdin=f"{TOKEN} on 10.0.0.7\n")
     assert done.stdout == "***hf-token*** on ip-1\n" and done.returncode == 0

@@ -81,6 +81,7 @@ def test_another_shape_and_a_missing_tensor_are_different_and_another_type_alone
     assert run("--only", "t", *pair(tmp_path, a, b))[0] == 0
 
 
+@pytest.mark.slow
 def test_every_portion_of_a_long_tensor_is_compared(run, tmp_path):
     values = [1.0] * 200_000
     for at in (0, 65_536, 131_071, 199_999):

@@ -122,6 +122,7 @@ def test_the_wait_begins_with_all_that_is_needed_to_judge_it_again():
     assert len(began) == 1 and began[0].question.stall_after_s == STALL_S and began[0].profile["profile"] == "generic"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moving", [True, False])
 def test_what_is_suspected_is_what_the_rules_say(moving):
     """The loop adds nothing of its own."""

@@ -257,6 +257,7 @@ def test_a_lost_host_is_unreachable_and_says_nothing_about_the_server(server: st
         host.http.request("GET", server + "/health", timeout_s=5)
 
 
+@pytest.mark.slow
 def test_tls_is_verified(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(("127.0.0.1", 0), Handler) as one:
         one.socket = server_context(tmp_path).wrap_socket(one.socket, server_side=True)

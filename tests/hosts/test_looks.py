@@ -29,6 +29,7 @@ def host():
     found.close()
 
 
+@pytest.mark.slow
 def test_looks_that_follow_one_another_are_whole(host: Host):
     with subprocess.Popen([sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
         try:
@@ -50,6 +51,7 @@ def test_looks_that_follow_one_another_are_whole(host: Host):
             process.kill()
 
 
+@pytest.mark.slow
 def test_a_second_look_brings_a_fraction_of_the_first(host: Host):
     with subprocess.Popen([sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -36,6 +36,7 @@ def test_every_fault_has_its_place_in_the_engine() -> None:
     assert {"rank_missing", *(name for names in trouble.PLACES.values() for name in names)} == set(NAMES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "says"), [*((name, "--tp-size 4") for name in NEED_RANKS), ("gremlin", "stale_lock")])
 def test_a_fault_that_cannot_be_had_is_refused(name: str, says: str, home: Path) -> None:
     argv = [sys.executable, "-m", "lab_engine.launch_server", "--fault", name]

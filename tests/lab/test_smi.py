@@ -41,6 +41,7 @@ def start_of(pid: int) -> int:
     return process.start
 
 
+@pytest.mark.slow
 def test_the_helper_reads_both_gpus_and_their_holders(smi: Smi) -> None:
     smi.hold(os.getpid(), start_of(os.getpid()), 1, 8 * GIB)
     said = smi.run(*gpu_read.gpu_question("")[1:])
@@ -52,6 +53,7 @@ def test_the_helper_reads_both_gpus_and_their_holders(smi: Smi) -> None:
     }
 
 
+@pytest.mark.slow
 def test_memory_of_an_ended_process_is_free_again(smi: Smi) -> None:
     child = subprocess.Popen(["sleep", "60"])
     smi.hold(child.pid, start_of(child.pid), 0, GIB)

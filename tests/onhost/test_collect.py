@@ -35,6 +35,7 @@ def take(host: Host, *what: str, **spec: Any) -> tuple[dict[str, str], dict[str,
     return status, {file.name: file.data.decode("utf-8", "replace") for file in taken.files}, taken
 
 
+@pytest.mark.slow
 def test_a_living_server_is_told_of_in_files(local_host: Host, tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_text("earlier run\n" + "loading shard 3/4\n")
@@ -65,6 +66,7 @@ def test_a_living_server_is_told_of_in_files(local_host: Host, tmp_path: Path) -
     )
 
 
+@pytest.mark.slow
 def test_a_dead_server_leaves_its_log_and_the_host_and_costs_little(local_host: Host, tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_bytes(b"first\n" + b"x" * 3_000_000 + b"\nlast words\n")
@@ -78,12 +80,14 @@ def test_a_dead_server_leaves_its_log_and_the_host_and_costs_little(local_host: 
     assert len(files["log.txt"]) < 700_000 and "no process of it is left" in files["processes.txt"]
 
 
+@pytest.mark.slow
 def test_only_what_is_asked_for_is_taken_and_a_wrong_word_is_told(local_host: Host) -> None:
     assert list(take(local_host, "disk", "kernel")[0]) == ["disk", "kernel"]
     with pytest.raises(RemoteError, match="no item `stack`"):
         local_host.collect({}, ["stack"])
 
 
+@pytest.mark.slow
 def test_a_stopped_server_is_still_told_of(local_host: Host) -> None:
     with python(SERVER) as child:
         target = start_of(child.pid)

@@ -270,6 +270,7 @@ def dump_of(sequence: int) -> bytes:
     return pickle.dumps({"version": "2.10", "pg_status": {}, "entries": [entry]}, 2)
 
 
+@pytest.mark.slow
 def test_dumps_of_this_servers_life_go_into_the_bundle_but_are_no_look(local_host: Host, tmp_path: Path) -> None:
     """Twice the same old dump would look like a communicator that stands still."""
     (tmp_path / "dump_0").write_bytes(dump_of(3))
@@ -289,6 +290,7 @@ def test_dumps_of_this_servers_life_go_into_the_bundle_but_are_no_look(local_hos
     assert "0 default_pg" in text and "41" in text and "written earlier in this server's life" in text
 
 
+@pytest.mark.slow
 def test_ras_goes_into_the_bundle_in_its_own_words(local_host: Host, tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -301,6 +303,7 @@ def test_ras_goes_into_the_bundle_in_its_own_words(local_host: Host, tmp_path: P
     assert [item.status for item in taken.items] == ["taken"] and b"Rank 3 has launched up to operation 9" in taken.files[0].data
 
 
+@pytest.mark.slow
 def test_a_rank_that_takes_the_question_and_writes_nothing_is_blind_though_an_old_dump_lies_there(local_host: Host, tmp_path: Path) -> None:
     (tmp_path / "dump_0").write_bytes(dump_of(41))
     os.utime(tmp_path / "dump_0", (time.time() - 5, time.time() - 5))

@@ -49,6 +49,7 @@ def launch(host: Host, *args: str, dumps: str = "full", env: dict[str, str] | No
     return state
 
 
+@pytest.mark.slow
 def test_a_launch_makes_no_core_file_unless_dumps_are_off(host: Host) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
     state = launch(host, dumps="auto")
@@ -136,6 +137,7 @@ def test_a_py_spy_that_never_answers_is_given_up_in_time(tmp_path: Path) -> None
     assert "no answer in" in py_spy.dump(str(tool), os.getpid(), 0.2)
 
 
+@pytest.mark.slow
 def test_a_process_that_catches_the_signal_for_itself_is_not_asked(tmp_path: Path) -> None:
     code = "import signal, time; signal.signal(signal.SIGRTMAX - 5, lambda *_: print('told', flush=True)); print('ready', flush=True); time.sleep(60)"
     with python(code, env={**os.environ, "RUNBOOK_DUMPS": str(tmp_path)}) as child:

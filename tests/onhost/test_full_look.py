@@ -155,6 +155,7 @@ while c.recv(65536): pass
 """
 
 
+@pytest.mark.slow
 def test_a_peer_that_sends_moves_what_was_received_and_a_quiet_one_does_not(site, tmp_path):
     peer = subprocess.Popen([sys.executable, "-c", PEER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     port = int(peer.stdout.readline().split()[1])

@@ -71,6 +71,7 @@ def test_a_failing_tool_is_blind_with_its_words(host_with: Callable[[str], Host]
     assert report.blind == "nvidia-smi: exited 18: Failed to initialize NVML: Driver/library version mismatch"
 
 
+@pytest.mark.slow
 def test_a_tool_that_does_not_answer_is_blind_in_time_and_ended(host_with: Callable[[str], Host], tmp_path: Path) -> None:
     report = host_with(f"echo $$ > {tmp_path}/pid; exec sleep 60").gpus(limit_s=0.4)
     assert report.blind == "nvidia-smi: no answer in time; it was ended" and report.seconds < 3

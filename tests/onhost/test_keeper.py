@@ -54,6 +54,7 @@ def test_the_keeper_is_a_session_of_its_own_and_says_nothing_on_its_argv(site):
     assert procs.environ_value(state["pid"], "RUNBOOK_RUN") is None
 
 
+@pytest.mark.slow
 def test_a_launch_has_its_own_session_no_input_its_environment_and_its_log(site, tmp_path):
     text = """
 import os, sys
@@ -72,6 +73,7 @@ print(os.environ["PATH"])
     assert state["log_inode"] == os.stat(state["log"]).st_ino
 
 
+@pytest.mark.slow
 def test_a_log_that_is_used_again_is_appended_to(site, tmp_path):
     log = tmp_path / "server.log"
     log.write_text("old\n")
@@ -81,6 +83,7 @@ def test_a_log_that_is_used_again_is_appended_to(site, tmp_path):
     assert (state["log_offset"], state["log_inode"]) == (4, log.stat().st_ino)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text, exit, name", [("raise SystemExit(3)", 3, None), ("import os; os.kill(os.getpid(), 11)", None, "SIGSEGV")])
 def test_exit_code_or_signal_is_on_record(site, text, exit, name):
     site.python("server", text)
@@ -95,6 +98,7 @@ def test_shell_text_runs_after_its_prelude_and_argv_too(site):
     assert (site.log("text"), site.log("list")) == ("1-2\n", "a b 2\n")
 
 
+@pytest.mark.slow
 def test_a_launch_that_cannot_start_is_an_error_that_names_it_and_leaves_nothing(site, tmp_path):
     plain = tmp_path / "plain"
     plain.write_text("x")
@@ -108,6 +112,7 @@ def test_a_launch_that_cannot_start_is_an_error_that_names_it_and_leaves_nothing
     assert site.op("keeper_state")["launches"] == []
 
 
+@pytest.mark.slow
 def test_two_lives_of_one_id_never_overlap(site):
     state = site.python("server", SLEEP)
     refused("exists", site.python, "server", SLEEP)
@@ -117,6 +122,7 @@ def test_two_lives_of_one_id_never_overlap(site):
     assert site.ended("server")["exit"] == 0
 
 
+@pytest.mark.slow
 def test_our_own_kill_is_told_from_a_foreign_one(site):
     for id in ("ours", "foreign"):
         pid = site.python(id, SLEEP)["pid"]
@@ -181,6 +187,7 @@ def test_a_run_can_be_retired_while_its_keeper_dies_and_a_renewal_replaces_it(si
         assert not list(Path(site.ctx.state_dir).glob("runs/.*"))
 
 
+@pytest.mark.slow
 def test_orphans_of_a_launch_stay_in_reach(site):
     """A child that forks twice and starts a session of its own is neither below the server nor in its session."""
     text = """
@@ -203,6 +210,7 @@ os.wait()
     os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_retire_ends_the_keeper_and_leaves_nothing(site):
     site.python("server", "print(1)")
     site.ended("server")
@@ -214,6 +222,7 @@ def test_retire_ends_the_keeper_and_leaves_nothing(site):
     refused("not_found", site.op, "keeper_state")
 
 
+@pytest.mark.slow
 def test_retire_names_what_still_runs_and_keeps_its_record(site):
     state = site.python("server", SLEEP, at_end="keep")
     [left] = site.op("keeper_retire")["left"]
@@ -223,6 +232,7 @@ def test_retire_names_what_still_runs_and_keeps_its_record(site):
     os.kill(state["pid"], signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_keeper_with_nothing_to_keep_leaves_by_itself(site):
     keeper = site.op("keeper_ensure", idle_s=0.2)
     until(lambda: is_gone(keeper["pid"], keeper["start"]))

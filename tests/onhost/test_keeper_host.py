@@ -64,6 +64,7 @@ def test_a_module_is_found_patched_and_restored(host, tmp_path):
     assert (report.state, part.read_bytes(), part.stat().st_mtime_ns) == ("restored", b"a = 1\n", was.st_mtime_ns)
 
 
+@pytest.mark.slow
 def test_our_kill_is_on_record(host):
     state = host.launch(LaunchSpec(run=RUN, id="server", shell="sleep 60"))
     host.note_kill(RUN, "server")

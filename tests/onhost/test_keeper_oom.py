@@ -133,6 +133,7 @@ def may_make_cgroups():
 
 if may_make_cgroups():  # elsewhere the comparison above is all that can be tried
 
+    @pytest.mark.slow
     def test_a_real_memory_limit_that_kills_is_told_as_such(tmp_path, small_cgroup):
         site = Site(tmp_path)
         try:

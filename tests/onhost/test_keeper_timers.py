@@ -136,6 +136,7 @@ def test_somebody_elses_edit_survives_the_timer_and_stays_on_record(site, source
     assert os.path.exists(os.path.join(undo["folder"], "original"))
 
 
+@pytest.mark.slow
 def test_a_keeper_that_is_told_to_end_cleans_up_first(site, source):
     state = site.python("server", SLEEP, ladder=FAST)
     patch(site, source, undo_after_s=60)
@@ -168,6 +169,7 @@ def test_a_renewal_replaces_a_dead_keeper_which_then_keeps_the_timers(site, sour
     until(lambda: source.read_bytes() == BEFORE)
 
 
+@pytest.mark.slow
 def test_a_renewal_that_comes_after_the_run_was_retired_brings_nothing_back(site):
     site.op("keeper_ensure")
     assert site.op("keeper_retire") == {"left": []}
@@ -176,6 +178,7 @@ def test_a_renewal_that_comes_after_the_run_was_retired_brings_nothing_back(site
     assert not site.folder.exists()
 
 
+@pytest.mark.slow
 def test_a_patch_needs_at_least_a_second(site, source):
     with pytest.raises(OpError):
         patch(site, source, undo_after_s=0.5)

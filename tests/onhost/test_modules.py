@@ -68,6 +68,7 @@ def test_further_copies_on_the_path_are_named(find, tmp_path):
     assert (found["path"], found["others"]) == (here, [other])
 
 
+@pytest.mark.slow
 def test_the_launchs_folder_environment_and_prelude_decide(find, tmp_path):
     part = write(tmp_path / "elsewhere" / "engine_part.py")
     refused("not_found", find, "engine_part")
@@ -110,6 +111,7 @@ def test_a_package_that_builds_its_path_at_import_is_found_by_the_fallback_witho
     assert (found["path"], found["imported_parents"]) == (part, True)
 
 
+@pytest.mark.slow
 def test_what_has_no_source_file_is_refused_as_such(find, tmp_path):
     with zipfile.ZipFile(tmp_path / "lib.zip", "w") as out:
         out.writestr("zipped/__init__.py", "")
@@ -117,6 +119,7 @@ def test_what_has_no_source_file_is_refused_as_such(find, tmp_path):
         assert word in str(refused("unsupported", find, module, env={"PYTHONPATH": str(tmp_path / "lib.zip")}))
 
 
+@pytest.mark.slow
 def test_a_missing_part_is_named(find, tmp_path):
     write(tmp_path / "engine" / "__init__.py")
     error = refused("not_found", find, "engine.models.llama")
@@ -153,6 +156,7 @@ def git(folder, *words):
     return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, text=True, env={**os.environ, **who}).stdout.strip()
 
 
+@pytest.mark.slow
 def test_a_checkouts_revision_and_edits_are_told(find, tmp_path):
     part = write(tmp_path / "repo" / "engine_part.py", "a = 1\n")
     write(tmp_path / "repo" / "venv" / "other_part.py")

@@ -44,6 +44,7 @@ def looks():
         target.wait()
 
 
+@pytest.mark.slow
 def test_clocks_and_state_need_no_rights(looks):
     (first, second), pid = looks
     for found in (first, second):
@@ -64,6 +65,7 @@ def test_the_disks_are_seen_all_the_same(looks):
     assert all(isinstance(found.disks, Seen) for found in looks[0])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a /proc that hides processes")
 def test_a_server_that_proc_hides_is_blind_and_not_gone():
     target = subprocess.Popen(["sleep", "60"])

@@ -47,6 +47,7 @@ def sample(site, state=None, **spec):
     return msgspec.convert(site.op("sample", **spec), Sample)
 
 
+@pytest.mark.slow
 def test_the_whole_tree_is_seen_with_ranks_bytes_zombies_and_daemons(site):
     state = site.python("server", TREE)
     daemon = int(until(lambda: site.log("server")).split()[1])
@@ -124,6 +125,7 @@ def test_a_rank_is_read_from_the_title_then_from_the_environment(title, variable
     assert process_look.rank_of(title, variable) == rank
 
 
+@pytest.mark.slow
 def test_exit_is_absent_while_it_lives_and_seen_with_its_cause_after(site):
     state = site.python("server", "input() if False else __import__('time').sleep(60)")
     assert isinstance(sample(site, state).exit, Absent)
@@ -148,6 +150,7 @@ def test_what_was_not_asked_stays_blind(site):
     assert found.boot_id and found.t == found.host_t
 
 
+@pytest.mark.slow
 def test_a_listener_of_the_launch_is_ours_and_a_foreign_one_is_not(site):
     text = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); time.sleep(60)"
     state = site.python("server", text)
@@ -167,6 +170,7 @@ def test_a_listener_of_the_launch_is_ours_and_a_foreign_one_is_not(site):
         assert isinstance(sample(site, state, port=free.getsockname()[1]).listeners, Absent)
 
 
+@pytest.mark.slow
 def test_a_sample_of_ten_processes_starts_none_and_is_quick(site):
     state = site.python("server", "import os, time\nfor _ in range(9):\n    if os.fork() == 0: time.sleep(60)\ntime.sleep(60)")
     until(lambda: len(sample(site, state).processes.value) == 10)

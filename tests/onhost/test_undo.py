@@ -73,6 +73,7 @@ def test_restore_gives_back_bytes_mode_owner_and_time(state, source):
     assert patches.open_records(state, "r1") == []
 
 
+@pytest.mark.slow
 def test_patched_and_restored_code_is_what_runs(state, source):
     """Equal size and a fresh .pyc: without care an interpreter would run the bytecode of the other version."""
     assert import_value(source.parent) == 1

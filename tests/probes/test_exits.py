@@ -290,6 +290,7 @@ print([work(n) for n in range(5)], Model.forward.__doc__)
 '''
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python", INTERPRETERS)
 def test_a_server_answers_as_before_on_every_python(tmp_path, python):
     side, path = tmp_path / "side.jsonl", tmp_path / "server.py"

@@ -214,6 +214,7 @@ def patched(tmp_path: Path, side: Path | str, source: bytes = SERVER, probes=PRO
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python", INTERPRETERS)
 def test_a_patched_server_answers_as_before_on_every_python(tmp_path, side, python):
     path = patched(tmp_path, side)
@@ -238,6 +239,7 @@ def test_a_forked_child_reports_itself(tmp_path, side):
 BROKEN_OUTPUTS = {"stderr is closed": "2>&-", "stderr is full": "2>/dev/full"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", BROKEN_OUTPUTS)
 def test_the_side_file_is_written_when(tmp_path, side, how):
     command = f'exec "{sys.executable}" "{patched(tmp_path, side)}" {BROKEN_OUTPUTS[how]}'
@@ -246,6 +248,7 @@ def test_the_side_file_is_written_when(tmp_path, side, how):
     assert len(records(side).hits) == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["/dev/full", "/nonexistent/side.jsonl"])
 def test_a_full_or_missing_side_file_leaves_the_lines_on_stderr(tmp_path, target):
     done = subprocess.run([sys.executable, str(patched(tmp_path, target))], capture_output=True, timeout=30)

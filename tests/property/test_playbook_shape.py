@@ -67,6 +67,7 @@ def test_what_the_checker_takes_can_be_built_and_typed_again(pair):
     assert msgspec.convert(typed_form(step), TABLE[name], dec_hook=dec_hook) == step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(TABLE))
 def test_the_schema_itself_is_valid(name):
     jsonschema.Draft202012Validator.check_schema(SCHEMA)

@@ -193,6 +193,7 @@ def test_the_stretch_in_which_nothing_moved_is_shaded_in_every_row_and_no_bar_st
             assert float(x) + float(width) <= begin + 5, name
 
 
+@pytest.mark.slow
 def test_a_load_that_goes_on_has_bars_to_the_end_and_no_shade():
     loading = itertools.takewhile(lambda event: not (isinstance(event, StepEnded) and event.step == "up"), events(600.0, still_after=1e9))
     page = html(numbered(loading))

@@ -125,6 +125,7 @@ def test_a_log_that_nobody_watched_when_the_window_began_is_undecided(patch_host
     assert grep(ctx, log, pattern="Traceback", expect="absent", since="chat").verdict == "undecided"
 
 
+@pytest.mark.slow
 def test_the_log_of_a_launch_is_read_from_where_the_launch_began(patch_ctx, log):
     """A log that is used again keeps the lines of the run before; they are not this server's."""
     say(log, "Traceback of the run before\n")

@@ -76,6 +76,7 @@ def test_a_read_only_file_is_failed_with_its_reason_and_owes_nothing(patch_ctx, 
     assert patch_ctx.settled == {"patch:taps:local": "never written"}
 
 
+@pytest.mark.slow
 def test_a_file_with_another_runs_patch_is_refused_and_names_that_run(patch_ctx, box, tmp_path):
     other = LocalContext(patch_ctx.host, tmp_path / "other", run=patch_ctx.run.id + "x", launches={"server": box.body()}).at("taps")
     assert other.do(patch()).verdict == "passed"

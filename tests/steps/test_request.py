@@ -53,6 +53,7 @@ def test_the_answer_is_held_against_what_was_expected(up: Serving, get: str, exp
     assert up.do("chat", Request(server="server", get=get, expect=expect)).verdict == verdict
 
 
+@pytest.mark.slow
 def test_acceptance_length_comes_from_the_log_lines_of_the_window(up: Serving) -> None:
     up.do("before", Request(server="server", post="/v1/chat/completions", json={"steps": 1, "accept": 1.0}))
     result = up.do("chat", Request(server="server", post="/v1/chat/completions", json={"steps": 3, "accept": 4.5}))
@@ -80,6 +81,7 @@ def test_a_stream_has_ttft_and_tokens(up: Serving) -> None:
     assert result.fields["tokens_per_s"] > 0
 
 
+@pytest.mark.slow
 def test_many_requests_give_percentiles(up: Serving) -> None:
     result = up.do("load", Request(server="server", get="/echo", times=9, parallel=3))
     spread = result.fields["percentiles"]

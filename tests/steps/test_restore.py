@@ -13,6 +13,7 @@ from tests.support.patching import make
 PATCH = make(Patch, {"module": "engine.model", "probes": [{"at": "Model.forward", "after": "hidden = batch.hidden"}]})
 
 
+@pytest.mark.slow
 def test_bytes_mode_and_times_come_back(patch_ctx, box):
     model = box.model
     model.chmod(0o640)
@@ -25,6 +26,7 @@ def test_bytes_mode_and_times_come_back(patch_ctx, box):
     assert patch_ctx.settled["patch:taps:local"] == "restored" and "patch:taps:local" not in patch_ctx.owed
 
 
+@pytest.mark.slow
 def test_somebody_elses_edit_is_left_alone_and_named(patch_ctx, box):
     patch_ctx.do(PATCH)
     box.model.write_text("mine = 1\n")

@@ -68,6 +68,7 @@ def test_when_the_box_ends_its_whole_group_is_ended_and_proved_gone(local_host, 
     assert len(found) == 2 and all(is_gone(pid) for pid in found)
 
 
+@pytest.mark.slow
 def test_a_background_child_that_keeps_the_output_open_is_a_finding_not_a_wait(ctx, tmp_path):
     pid_file = tmp_path / "pid"
     result = ctx.do(Run(shell=f"setsid sleep 300 &\necho $! > {pid_file}"))

@@ -73,6 +73,7 @@ def test_memory_that_falls_is_waited_for(gpus: Gpus, ctx: LocalContext) -> None:
     assert result.fields["curve"][0][1] > result.fields["curve"][-1][1]
 
 
+@pytest.mark.slow
 def test_a_named_holder_is_resource_held_with_pid_title_user_and_age(gpus: Gpus, ctx: LocalContext) -> None:
     holder = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
     try:
@@ -93,6 +94,7 @@ def test_memory_without_a_visible_holder_is_said_as_such(gpus: Gpus, ctx: LocalC
     assert "container" in result.diagnosis.next[0]
 
 
+@pytest.mark.slow
 def test_only_the_selected_gpus_count(gpus: Gpus, ctx: LocalContext) -> None:
     gpus.set([70_000, 10])
     assert ctx.do(WaitGpuFree(gpus=[1], **QUICK)).verdict == "passed"

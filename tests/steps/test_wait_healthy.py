@@ -21,6 +21,7 @@ from tests.support.waiting import until
 __all__ = ["serving"]
 
 
+@pytest.mark.slow
 def test_a_server_that_comes_up_is_passed_with_its_phases_and_identity(serving: Serving) -> None:
     result = serving.launch("--load", "0.2").do("up", WaitHealthy(server="server"))
     assert (result.verdict, result.diagnosis.rule, result.diagnosis.confidence) == ("passed", "ready", "proven")
@@ -117,6 +118,7 @@ def test_a_bare_url_is_only_checked(local_host, tmp_path) -> None:
     assert (result.verdict, result.fields["checks"]["count"]) == ("passed", 2)
 
 
+@pytest.mark.slow
 def test_a_bare_url_that_refuses_is_undecided_at_the_end(local_host, tmp_path) -> None:
     result = LocalContext(local_host, tmp_path, box_s=0.6).do(WaitHealthy(url=f"http://127.0.0.1:{free_port()}/health"))
     assert (result.verdict, "refused" in result.reason) == ("undecided", True)

@@ -209,6 +209,7 @@ def test_host_text_stays_text_in_jiras_markup(start, poster):
     assert r"|x\|y|\{color:red\}|" in text
 
 
+@pytest.mark.slow
 def test_redmine_takes_a_refused_page_as_a_zip(start, poster):
     forge = redmine(start)
     done = poster(forge.ticket, forge.environ, files=(page(),))
