@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -12,7 +13,7 @@ import click
 import msgspec
 
 from runbook.cli import store
-from runbook.engine.journal import EVENTS
+from runbook.engine.journal import EVENTS, JournalError
 from runbook.engine.redact import looks_secret
 from runbook.model.clock import SystemClock
 from runbook.model.event import RunStarted
@@ -34,7 +35,7 @@ def command(run: str, as_json: bool) -> int:
     from runbook.engine.runtime import Options
     from runbook.engine.state import fold
 
-    folder = store.find_run(run)
+    folder = last_open() if run == "last" else store.find_run(run)
     events = store.read_run(folder)
     state = fold(events)
     header = state.header
@@ -95,3 +96,15 @@ def rebuild(header: RunStarted) -> Playbook:
         raise click.UsageError(f"the playbook of this run is not valid for this version of runbook: {problems[0].summary}")
     targets: dict[str, Any] = {role: tuple(msgspec.convert(item, Target) for item in items) for role, items in header.targets.items()}
     return msgspec.structs.replace(playbook, vars=header.vars, hosts=targets)
+
+
+def last_open() -> Path:
+    """The newest run that has not ended: what was looked at since is not meant. Without one, the newest."""
+    from runbook.engine.recording import glance
+    from runbook.model.event import RunEnded
+
+    for folder in store.run_folders():
+        with contextlib.suppress(JournalError):
+            if not any(isinstance(event, RunEnded) for event in glance(folder)):
+                return folder
+    return store.find_run("last")

@@ -151,7 +151,7 @@ def _for_and_against(view: View) -> str:
         against.insert(0, excuse)
     if not against and stand.proofs and missing_s(stand) > 0:
         against.append(f"{format_duration(missing_s(stand))} of its stall budget are left")
-    spoken = f"; for a hang speaks: {'; '.join(proof.text for proof in stand.proofs)}" if stand.proofs else ""
+    spoken = f"; for a hang speaks: {'; '.join(proof.text for proof in stand.proofs)}" if stand.proofs and not excuse else ""
     return spoken + (f"; open: {'; '.join(against[:3])}" if against else "")
 
 
@@ -161,6 +161,9 @@ def _next_looks(view: View, blind: Sequence[str]) -> tuple[str, ...]:
         return (words.NEXT["gpus"],)
     if not view.samples:
         return words.next_looks(blind)
+    if view.checks and view.checks[-1].answer.status in (404, 405):
+        answer = view.checks[-1].answer
+        return (f"{answer.url} does not exist there ({answer.status}), so it answers: name its health address by `--url`, or `path:`",)
     found = words.next_looks(blind) if blind else ()
     if not view.once(main_stacks):
         found = (*found, words.STACKS)

@@ -39,7 +39,10 @@ def start(lab: Lab, port: int) -> None:
 def _recognise(lab: Lab, port: int) -> None:
     titles = [process.title.split() for process in processes.below(lab.daemon)]
     if not any("lab_engine.launch_server" in words and str(port) in words for words in titles):
-        raise LabError(f"port {port} is taken by a process that is not the lab's", "choose another with --port")
+        raise LabError(
+            f"port {port} is taken by a process that is not the lab's",
+            "choose another: `make demo DEMO_PORT=8123`, or `lab up --port 8123`",
+        )
 
 
 def _answers(port: int) -> bool:

@@ -13,6 +13,7 @@ from runbook.steps.base import Step, StepContext, StepResult
 SHORT = 40
 """Characters of a value that a one-line reason may show; longer ones stand in the table of parts."""
 LONGEST = 200
+MOST_SAID = 2
 MOST_PARTS = 6
 
 
@@ -80,9 +81,12 @@ def _cut(text: str) -> str:
 
 
 def _sentence(rows: list[dict[str, Any]]) -> str:
-    row = rows[0]
+    more = f" (and {len(rows) - MOST_SAID} more)" if len(rows) > MOST_SAID else ""
+    return "; ".join(map(_claim, rows[:MOST_SAID])) + more
+
+
+def _claim(row: dict[str, Any]) -> str:
     said = [part for part in row["parts"] if len(part["value"]) <= SHORT] or row["parts"]
     why = row["note"] or ", ".join(f"{part['source']} = {part['value']}" for part in said[:MOST_PARTS])
-    more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
     word = "does not hold" if row["outcome"] == "false" else "cannot be decided"
-    return f"`{row['that']}` {word}: {why}{more}"
+    return f"`{row['that']}` {word}: {why}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -80,7 +81,7 @@ class State(ServerGoal):
         self._box_s = ctx.remaining_s()
         self._expect = Expectation(status=launched.profile.health.ready_status)
         health = launched.profile.health
-        base = base_url(launched, step.url) if step.url or health.path else None  # some have no HTTP at all
+        base = _asked(step.url) or base_url(launched, step.url) if step.url or health.path else None  # some have no HTTP at all
         self._checks = (
             Checks(ctx, base, None, self._expect, default_path=health.path, timeout_s=float(health.client_timeout), once=True)
             if base is not None
@@ -114,3 +115,8 @@ class State(ServerGoal):
         super().close()
         if self._checks is not None:
             self._checks.close()
+
+
+def _asked(url: str | None) -> str | None:
+    """A url that ends in its host's `/` names that path; elsewhere such a slash is only the end of a server's address."""
+    return url if url is not None and urlsplit(url).path == "/" else None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 
 import pytest
 
+from runbook.cli import cancel
 from runbook.cli.main import exit_code
 from tests.cli.recorded import T0, events, record, recorded
 
@@ -75,3 +77,12 @@ def test_a_long_journal_is_listed_by_its_two_ends(own_state, capsys):
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join([lines[0], *[lines[1]] * 20_000, *lines[1:]]))
     assert listed(capsys, "--verdict", "hung", "--state", "ended") == ["r1"]
+
+
+def test_the_last_run_of_cancel_is_the_last_that_is_open(own_state, several):
+    recorded(own_state, "g-passed", t=time.time())
+    for name in ("e-running", "f-broken"):
+        shutil.rmtree(own_state / "runbook" / "runs" / name)
+    assert cancel.last_open().name == "d-slow"
+    shutil.rmtree(own_state / "runbook" / "runs" / "d-slow")
+    assert cancel.last_open().name == "g-passed"
