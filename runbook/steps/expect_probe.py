@@ -183,7 +183,7 @@ def _rank(armed: Armed, outcome: Outcome) -> dict[str, Any]:
 
 def _next(outcome: Outcome) -> tuple[str, ...]:
     if outcome.outcome == "not_armed":
-        return ("look which file the server imports: grep its log for the traceback of an import, or patch by `file:`",)
+        return ("look which file the server imports (playbook `which_copy`), and patch that one: `file:` takes its path",)
     if outcome.outcome == "unseen":
         return ("send the request again with a larger `hits:`, or without graphs, and read the same window",)
     return ()

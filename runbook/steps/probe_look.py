@@ -137,17 +137,35 @@ class ProbeLook:
         return state.started, state.ended
 
     def _resolve(self) -> Union[Seen[str], Blind]:
-        """The file that the launched interpreter would import now."""
-        if self.launched is None or not self._patched.module:
-            return Blind("no launch or no module is named")
+        """The file that the running server's interpreter would import now, from where it stands."""
+        if self.launched is None:
+            return Blind("no launch is named")
+        cwd, env = self._place(self.launched)
         state = self.launched.state
         try:
-            found = self._ctx.host.find_module(
-                self._patched.module, interpreter=state.interpreter, prelude=self.launched.prelude, cwd=state.cwd, env=self.launched.env
-            )
+            name = self._patched.module or self._module_name()
+            found = self._ctx.host.find_module(name, interpreter=state.interpreter, prelude=self.launched.prelude, cwd=cwd, env=env)
         except RemoteError as problem:
             return Blind(f"module lookup: {problem.summary}")
         return Seen(found.path)
+
+    def _module_name(self) -> str:
+        """The name of a file by the packages around it: folders with an `__init__.py`."""
+        folder, _, name = self._patched.path.rpartition("/")
+        parts = [name.removesuffix(".py")]
+        while folder and self._ctx.host.glob(glob.escape(folder) + "/__init__.py"):
+            folder, _, part = folder.rpartition("/")
+            parts.insert(0, part)
+        return ".".join(parts)
+
+    def _place(self, launched: Launched) -> tuple[str, dict[str, str]]:
+        """Working directory and search path of the process as they are: a script may have gone elsewhere since it was launched."""
+        state = launched.state
+        try:
+            now = self._ctx.host.describe(state.pid, ["PYTHONPATH"])
+        except RemoteError:
+            return state.cwd, launched.env
+        return (now.cwd or state.cwd, {**launched.env, **now.env}) if now.start == state.start else (state.cwd, launched.env)
 
     def _compiled(self) -> tuple[Compiled, ...]:
         """Bytecode of the patched file, by the headers; what cannot be read tells nothing."""

@@ -101,6 +101,7 @@ def test_not_armed_when_another_copy_of_the_package_was_patched(lab, port, tmp_p
     result = seen(outcome)
     assert (result["outcome"], result["hits"], result["imports"]) == ("not_armed", [], [])
     assert str(patched) in outcome.json["reason"] and "was not loaded" in outcome.json["reason"]
+    assert f"imports {lab.home}/lab_engine/models/llama_eagle3.py" in outcome.json["reason"]
     assert outcome.json["reason"].partition("was not loaded: ")[2][:60] in transcript(outcome)
     assert fingerprint(patched) == before
     shutil.rmtree(copy.parent)
