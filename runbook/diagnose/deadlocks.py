@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from runbook.diagnose.circles import circle
 from runbook.diagnose.execution import Run
 from runbook.diagnose.family import name
 from runbook.diagnose.places import Place
 from runbook.diagnose.ranks import stack_groups
-from runbook.diagnose.standstill import proven, standstill, verdict
+from runbook.diagnose.standstill import proven, standstill, tokens_stand, verdict
 from runbook.diagnose.turning import all_in_collective
 from runbook.diagnose.view import View
 from runbook.diagnose.waiters import frozen_at, last_in_chain, stuck_at
@@ -14,12 +15,16 @@ from runbook.model.verdict import Diagnosis
 
 
 def deadlock(view: View) -> Diagnosis | None:
-    """hung/deadlock: when the stall budget is spent, every main thread that matters executed nothing, one of them stands at a lock or in a
-    wait that somebody here would have to end, no byte moved, and nobody works.
+    """hung/deadlock: when the stall budget is spent, every main thread that matters executed nothing, no byte moved, nobody works, and
+    threads stand at each other's locks with nobody left to free them, or a main thread is in a wait that somebody here would have to end.
 
-    its live twins: a main thread that waits while another reads or computes; an idle server; a sleep that ends by itself.
+    its live twins: a main thread that waits while another reads or computes; an idle server; a sleep that ends by itself; a main thread
+    that joins a thread which sleeps, receives or waits for a child; an event, signal or semaphore that comes from outside.
     """
     stuck = frozen_at(view, ("lock", "flock", "collective", "child", "pipe_write", "driver", "waits", "tty"))
+    known = view.once(circle) or view.once(tokens_stand) or any(place.kind == "collective" for _, place in stuck)
+    if not known:
+        stuck = [(run, place) for run, place in stuck if place.kind not in ("lock", "waits")]
     if all_in_collective(view):
         stuck += stuck_at(view, view.once(standstill).spinning)
     confidence = proven(view) if stuck else None

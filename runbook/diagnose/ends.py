@@ -151,6 +151,8 @@ def _for_and_against(view: View) -> str:
         against.insert(0, excuse)
     if not against and stand.proofs and missing_s(stand) > 0:
         against.append(f"{format_duration(missing_s(stand))} of its stall budget are left")
+    elif not against and stand.proofs:
+        against.append("what ends its wait may come from outside, or from a thread that sleeps or waits itself")
     spoken = f"; for a hang speaks: {'; '.join(proof.text for proof in stand.proofs)}" if stand.proofs and not excuse else ""
     return spoken + (f"; open: {'; '.join(against[:3])}" if against else "")
 

@@ -32,7 +32,7 @@ def blocked_peer(view: View) -> Diagnosis | None:
     lost = _unanswered(view)
     if lost is not None:
         return lost
-    stuck = frozen_at(view, ("recv", "unix", "pipe_read", "fifo", "connect"))
+    stuck = frozen_at(view, ("recv", "unix", "pipe_read", "connect"))
     confidence = proven(view) if stuck else None
     if confidence is None or not view.once(standstill).has("execution"):
         return None

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from runbook.model.profile import Profile
 from runbook.model.sample import (
     Absent,
@@ -75,8 +77,21 @@ def scene(tell: Tell, *, seconds: float = 60.0, every: float = 2.0, profile: Pro
 
 
 def stands(*processes: ProcessSample, **sources: Any) -> Tell:
-    """The same at every look."""
-    return lambda second: {"processes": list(processes or (proc(),)), **sources}
+    """The same at every look; without processes, one whose two threads hold each other's locks."""
+    if processes:
+        return lambda second: {"processes": list(processes), **sources}
+    return lambda second: {"processes": [locked()], **locks_at(second), **sources}
+
+
+def locked(*more: ThreadSample, **options: Any) -> ProcessSample:
+    """A process whose main thread and thread 150 stand at a lock."""
+    return proc(others=(thread(150), *more), **options)
+
+
+def locks_at(second: float, pid: int = 100, main: str = "take_second (app.py:30)", first: float = 4.0) -> dict[str, Any]:
+    """Their stacks."""
+    other = StackSample(pid=pid, tid=150, rank=None, source="py-spy", frames=("take_first (app.py:12)",))
+    return stacks_at(second, stack(pid, main), other, first=first, again=first + 10.0)
 
 
 def stack(pid: int, *frames: str, look: int = 1, rank: int | None = None, source: str = "py-spy") -> StackSample:
@@ -92,7 +107,7 @@ def stacks_at(second: float, *taken: StackSample, first: float = 14.0, again: fl
 
 
 def _second(one: StackSample) -> StackSample:
-    return StackSample(pid=one.pid, tid=one.tid, rank=one.rank, source=one.source, frames=one.frames, main=True, look=2)
+    return msgspec.structs.replace(one, look=2)
 
 
 def pipe(fd: int, end: str, *, peers: tuple[int, ...] = (), fill: int = 0, known: bool = True) -> PipeSample:

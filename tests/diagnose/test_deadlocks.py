@@ -6,7 +6,23 @@ import msgspec
 import pytest
 
 from runbook.model.sample import Blind, CheckSample, GpuSample, PressureSample, Seen
-from tests.diagnose.scenes import FUTEX, LOOP, SLEEP, WAIT4, connection, proc, scene, stack, stacks_at, stands, thread
+from tests.diagnose.scenes import (
+    FUTEX,
+    LOOP,
+    PIPE_READ,
+    RECV,
+    SLEEP,
+    WAIT4,
+    connection,
+    locked,
+    locks_at,
+    proc,
+    scene,
+    stack,
+    stacks_at,
+    stands,
+    thread,
+)
 from tests.diagnose.stories import READY, SGLANG, answer, listener
 
 
@@ -17,7 +33,7 @@ def state(story, **question):
 def chatty(second: float):
     """A metrics thread that wakes, burns a little and logs a number."""
     metrics = thread(201, SLEEP, run_s=second * 0.02, switches=int(second * 3))
-    return {"processes": [proc(others=(metrics,))], "log": f"metrics: queue={int(second * 7) % 13}\n"}
+    return {"processes": [locked(metrics)], **locks_at(second), "log": f"metrics: queue={int(second * 7) % 13}\n"}
 
 
 def test_a_tree_that_executes_nothing_at_a_lock_is_a_deadlock_once_its_budget_is_spent() -> None:
@@ -37,7 +53,7 @@ def test_at_the_end_of_a_box_that_is_too_short_it_says_what_speaks_for_a_hang_an
     verdict = state(scene(stands(), seconds=120), final=True, stall_after_s=150)
     assert verdict.verdict == "undecided"
     assert "for a hang speaks: the main thread executed nothing" in verdict.reason and "30s of its stall budget are left" in verdict.reason
-    assert any("py-spy" in text for text in verdict.next) and any("longer" in text for text in verdict.next)
+    assert any("longer" in text for text in verdict.next)
 
 
 def test_a_thread_that_computes_beside_the_waiting_main_thread_is_a_worker() -> None:
@@ -110,7 +126,7 @@ def test_a_connection_to_another_host_may_bring_what_it_waits_for() -> None:
 
 
 def test_an_idle_connection_that_nobody_reads_is_no_excuse() -> None:
-    assert state(scene(stands(proc(), sockets=Seen((connection(),))), seconds=60)).kind == "deadlock"
+    assert state(scene(stands(sockets=Seen((connection(),))), seconds=60)).kind == "deadlock"
 
 
 def test_a_process_that_listens_may_be_an_idle_server() -> None:
@@ -133,7 +149,7 @@ def test_a_ready_server_that_leaves_a_check_unanswered_has_no_such_excuse() -> N
     late = Seen(CheckSample(url="http://127.0.0.1:30000/health", outcome="timeout", latency_s=30.0))
 
     def tell(second: float):
-        return {"processes": [proc()], "log": READY if second == 0 else "", "check": late, "listeners": listener()}
+        return {"processes": [locked()], **locks_at(second), "log": READY if second == 0 else "", "check": late, "listeners": listener()}
 
     assert scene(tell, seconds=260, profile=SGLANG).judge().kind == "deadlock"
 
@@ -147,12 +163,14 @@ def test_a_503_is_judged_by_what_the_threads_do() -> None:
     """Long prefill: the health check fails while a thread computes. A deadlock: it fails as well."""
     busy = scene(lambda second: {"processes": [proc(run_s=second * 0.9)], "check": answer(503), "listeners": listener()}, seconds=150)
     assert busy.judge(final=True).verdict != "hung"
-    assert scene(stands(proc(), check=answer(503), listeners=listener()), seconds=120).judge().kind == "deadlock"
+    assert scene(stands(check=answer(503), listeners=listener()), seconds=120).judge().kind == "deadlock"
 
 
 def test_a_parent_that_only_looks_after_its_child_leaves_the_blame_to_it() -> None:
-    child = proc(101, ppid=100)
-    verdict = state(scene(stands(proc(wchan=WAIT4), child), seconds=60))
+    def tell(second: float):
+        return {"processes": [proc(wchan=WAIT4), proc(101, ppid=100, others=(thread(150),))], **locks_at(second, 101)}
+
+    verdict = state(scene(tell, seconds=60))
     assert (verdict.kind, verdict.culprit.pid) == ("deadlock", 101)
 
 
@@ -175,7 +193,7 @@ def test_a_worker_is_innocent_by_its_stack_when_it_waits_for_a_task() -> None:
 
 def test_another_process_that_wakes_now_and_then_doubles_the_time() -> None:
     def tell(second: float):
-        return {"processes": [proc(), proc(101, SLEEP, ppid=100, switches=int(second * 2), run_s=second / 200)]}
+        return {"processes": [locked(), proc(101, SLEEP, ppid=100, switches=int(second * 2), run_s=second / 200)], **locks_at(second)}
 
     assert state(scene(tell, seconds=56)) is None
     verdict = state(scene(tell, seconds=70))
@@ -188,14 +206,14 @@ PRESSED = Seen(PressureSample(cpu=80.0, io=0.0, memory=0.0))
 def test_a_host_under_pressure_gets_twice_the_budget_and_the_verdict_says_so() -> None:
     def tell(second: float):
         launcher = proc(50, SLEEP, run_s=second / 100, wait_s=second / 10, switches=int(second))
-        return {"processes": [launcher, proc(ppid=50, rank=0)], "pressure": PRESSED}
+        return {"processes": [launcher, locked(ppid=50, rank=0)], "pressure": PRESSED, **locks_at(second)}
 
     assert state(scene(tell, seconds=56)) is None
     assert "cpu 80 %" in state(scene(tell, seconds=130)).reason
 
 
 def test_pressure_is_no_excuse_for_threads_that_were_not_even_in_the_run_queue() -> None:
-    assert state(scene(stands(proc(), pressure=PRESSED), seconds=44)).kind == "deadlock"
+    assert state(scene(stands(pressure=PRESSED), seconds=44)).kind == "deadlock"
 
 
 def test_the_author_can_set_the_budget() -> None:
@@ -218,3 +236,30 @@ def test_silence_of_an_hour_without_thread_times_stays_undecided() -> None:
         rows = tuple(msgspec.structs.replace(one, threads=()) for one in sample.processes.value)
         story.samples[index] = msgspec.structs.replace(sample, processes=Seen(rows))
     assert state(story, final=True).verdict == "undecided"
+
+
+JOINS = "_wait_for_tstate_lock (threading.py:1119)"
+
+
+@pytest.mark.parametrize("main", [JOINS, "wait (threading.py:320)", "result (concurrent/futures/_base.py:451)", "main (app.py:9)"])
+@pytest.mark.parametrize("other", [SLEEP, RECV, LOOP, WAIT4, PIPE_READ, "unix_stream_read_generic", FUTEX, ""])
+def test_a_main_thread_that_waits_for_a_thread_which_may_come_back_is_not_hung(main: str, other: str) -> None:
+    """It joins a loader that sleeps, a consumer at its broker, a thread that waits for a child; or waits for an event, a signal, a post."""
+
+    def tell(second: float):
+        return {"processes": [proc(others=(thread(150, other),))], **stacks_at(second, stack(100, main))}
+
+    assert state(scene(tell, seconds=300), final=True).verdict == "undecided"
+
+
+def test_threads_that_wait_for_a_lock_whose_holder_sleeps_are_not_hung() -> None:
+    def tell(second: float):
+        turns = int(second / 25)
+        holder = thread(160, SLEEP, run_s=1 + turns / 1000, switches=50 + turns)
+        return {"processes": [locked(holder)], **locks_at(second)}
+
+    assert state(scene(tell, seconds=300), final=True).verdict == "undecided"
+
+
+def test_without_stacks_a_futex_tells_too_little() -> None:
+    assert state(scene(stands(proc(others=(thread(150),))), seconds=300), final=True).verdict == "undecided"

@@ -20,11 +20,11 @@ from tests.diagnose.scenes import (
     WAIT4,
     connection,
     lock_file,
+    locked,
+    locks_at,
     pipe,
     proc,
     scene,
-    stack,
-    stacks_at,
     stands,
     thread,
 )
@@ -121,7 +121,7 @@ HUNG = {
     },
     "spin": lambda s: {"processes": [proc(run_s=s, wchan="", state="R")], **four_looks(s, "wait_for_peer (e.py:1)")},
     "desync": lambda s: group(s, dict.fromkeys(range(3), REDUCE) | {3: USER}),
-    "stack of a lock": lambda s: {"processes": [proc(wchan="")], **stacks_at(s, stack(100, "wait (threading.py:1)"))},
+    "circle of two locks": lambda s: {"processes": [locked()], **locks_at(s, main="take_other (app.py:31)")},
 }
 SOURCES = ("log", "sockets", "locks", "folders", "peers", "stacks", "check", "listeners")
 FIELDS = ("io", "pipes", "files", "mapped_weights", "threads")

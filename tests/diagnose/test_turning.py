@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runbook.model.sample import EngineSample, Seen
-from tests.diagnose.scenes import FUTEX, SLEEP, proc, scene, stack, stacks_at, stands
+from tests.diagnose.scenes import FUTEX, SLEEP, locked, locks_at, proc, scene, stack, stacks_at, stands
 from tests.diagnose.stories import answer, listener
 
 
@@ -134,7 +134,7 @@ def test_tokens_that_come_and_an_idle_engine_are_none() -> None:
 
 def test_a_gauge_that_rises_and_falls_is_no_bar() -> None:
     def tell(second: float):
-        return {"processes": [proc()], "log": f"[stats] running {int(second) % 5} kv {int(second * 37) % 100}.00%\n"}
+        return {"processes": [locked()], **locks_at(second), "log": f"[stats] running {int(second) % 5} kv {int(second * 37) % 100}.00%\n"}
 
     assert state(scene(tell, seconds=90)).kind == "deadlock"
 
