@@ -18,7 +18,7 @@ EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""The machine's mistake, not ours."""
+"""The machine's mistake, not ours; but the command was not carried out, so its code is that of an error."""
 
 
 class Entry(NamedTuple):
@@ -134,7 +134,7 @@ def exit_code(argv: list[str]) -> int:
     except Exception as bug:
         if isinstance(bug, OSError) and bug.errno in FULL:
             click.echo(f"runbook: the answer could not be written: {bug.strerror}. Make room, or write it somewhere else", err=True)
-            return EXIT_USAGE
+            return EXIT_BUG
         from runbook.cli.bug import report
 
         click.echo(report(bug, argv), err=True)
