@@ -8,6 +8,7 @@ ranks of which one is stopped with SIGSTOP while it loads. The lab and its state
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -22,8 +23,7 @@ from typing import Any
 import yaml
 
 from runbook.engine.journal import read_events
-from runbook.model.event import PhaseReached, SampleTaken
-from runbook.model.sample import Seen
+from runbook.model.event import PhaseReached
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -76,16 +76,25 @@ def story(path: Path, flags: list[str], wait: dict[str, Any]) -> Path:
     return path
 
 
-def stop_a_rank(journal: Path, seconds: float = 90.0) -> None:
+def rank_pid(state: Path) -> int | None:
+    """The process of that rank in the lab of this state folder, by its title."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            ours = str(state).encode() in (folder / "environ").read_bytes()
+            if ours and f"scheduler_TP{STOPPED}".encode() in (folder / "cmdline").read_bytes():
+                return int(folder.name)
+    return None
+
+
+def stop_a_rank(state: Path, journal: Path, seconds: float = 90.0) -> None:
     """Stop one rank once it loads weights, as the journal tells it."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         events = read_events(journal.read_bytes()) if journal.exists() else []
-        looks = [
-            event.sample.processes.value for event in events if isinstance(event, SampleTaken) and isinstance(event.sample.processes, Seen)
-        ]
-        if any(isinstance(event, PhaseReached) and event.rank == STOPPED and event.phase == "weights" for event in events):
-            os.kill(next(process.pid for process in looks[-1] if process.rank == STOPPED), signal.SIGSTOP)
+        loads = any(isinstance(event, PhaseReached) and event.rank == STOPPED and event.phase == "weights" for event in events)
+        pid = rank_pid(state) if loads else None
+        if pid is not None:
+            os.kill(pid, signal.SIGSTOP)
             return
         time.sleep(0.3)
     raise TimeoutError(f"rank {STOPPED} did not begin to load weights within {seconds:.0f} s")
@@ -97,7 +106,12 @@ def run(state: Path, name: str) -> Path | None:
     folder = state / name
     child = start(state, "run", str(story(state / f"{name}.yaml", flags, wait)), "--out", str(folder))
     if name == "hung":
-        stop_a_rank(folder / "events.jsonl")
+        try:
+            stop_a_rank(state, folder / "events.jsonl")
+        except TimeoutError:
+            child.send_signal(signal.SIGINT)  # it cleans up on the lab
+            child.wait()
+            raise
     if child.wait() != expected:
         sys.stderr.write(f"{name}: the run did not end with {expected}; its pictures stay as they were\n")
         return None
