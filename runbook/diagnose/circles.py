@@ -11,7 +11,6 @@ import itertools
 from collections.abc import Iterator
 
 from runbook.diagnose.actors import tree
-from runbook.diagnose.family import accused
 from runbook.diagnose.motion import rows
 from runbook.diagnose.places import frame_kind, normalised, wchan_kind
 from runbook.diagnose.stall import stall
@@ -28,10 +27,7 @@ Tid = tuple[int, int]
 def circle(view: View) -> bool:
     """Whether the tree's threads wait for each other's locks."""
     locked = view.once(_at_locks)
-    if len(set(locked.values())) < 2:
-        return False
-    mains = [(run.process.pid, run.process.pid) for run in view.once(accused)]
-    if not any(main in locked for main in mains) and len(locked) < 2:
+    if len(locked) < 2 or (len(set(locked.values())) < 2 and not _all_but_mains(view, locked)):
         return False
     waited_for = {process.ppid for process in tree(view) if any(pid == process.pid for pid, _ in locked)}
     for pid, thread in _threads(view):
@@ -40,6 +36,11 @@ def circle(view: View) -> bool:
         if not held and not _beats(view, pid, thread.tid):
             return False
     return True
+
+
+def _all_but_mains(view: View, locked: dict[Tid, tuple[str, ...]]) -> bool:
+    """At one place of the source nobody may be left who could hold the lock: no thread but main ones is anywhere else."""
+    return all((pid, thread.tid) in locked or pid == thread.tid for pid, thread in _threads(view))
 
 
 def _threads(view: View) -> Iterator[tuple[int, ThreadSample]]:

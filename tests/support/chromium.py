@@ -92,7 +92,9 @@ class Browser:
 
     def _next(self, deadline: float) -> dict[str, Any]:
         while b"\0" not in self._rest:
-            ready, _, _ = select.select([self._read], [], [], max(0.0, deadline - time.monotonic()))
+            waiter = select.poll()  # select() takes no descriptor above 1,023
+            waiter.register(self._read, select.POLLIN)
+            ready = waiter.poll(1000 * max(0.0, deadline - time.monotonic()))
             assert ready, "the browser does not answer"
             more = os.read(self._read, 1 << 20)
             assert more, "the browser has ended"
