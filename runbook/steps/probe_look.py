@@ -143,6 +143,8 @@ class ProbeLook:
         cwd, env = self._place(self.launched)
         state = self.launched.state
         try:
+            kept = {one.id: one for one in self._ctx.host.keeper(self._ctx.run.id).launches}
+            state = kept.get(state.id, state)  # a shell may have become the interpreter since it was launched
             name = self._patched.module or self._module_name()
             found = self._ctx.host.find_module(name, interpreter=state.interpreter, prelude=self.launched.prelude, cwd=cwd, env=env)
         except RemoteError as problem:
