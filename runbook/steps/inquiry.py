@@ -14,8 +14,8 @@ from runbook.model.sample import Absent, Blind, Outcome, Sample, Seen
 from runbook.steps.base import StepContext
 from runbook.steps.exchange import Exchange
 
-APART_S = 12.0
-"""Between the two looks that are compared: with the time that a look takes, at least the ten seconds that the rules ask for."""
+APART_S = 10.5
+"""Between the two looks that are compared: by either clock at least the ten seconds that the rules ask for."""
 AGAIN_S, MOST_AGAIN_S = 45.0, 3600.0
 """A suspicion that lasts is looked into again after this time, and then after twice as long each time."""
 MOST_PROCESSES = 64
@@ -67,7 +67,7 @@ class Inquiry:
             return sample
         if self._exchange is not None:
             return self._answered(sample)
-        self._counted = self._counted or counted
+        self._counted = self._counted or (counted and self._ctx.clock.monotonic() >= self._due)
         if not self._counted:
             return sample
         if not self._wanted & TWICE:
