@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from runbook.cli import sources
-from runbook.cli.profiles import profiles
 from runbook.engine.redact import SHORTEST, looks_secret, too_short
 from runbook.engine.runtime import walk
 from runbook.lang.expressions import Parsed, find_expressions, parse
 from runbook.model.diagnostic import Diagnostic, Severity, Span
 from runbook.model.playbook import Playbook
-from runbook.model.profile import Profile
 from runbook.playbook.overrides import apply_overrides, read_overrides
 
 
@@ -101,8 +99,3 @@ def _texts(value: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], str
         return [(path, value)]
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [text for key, item in items for text in _texts(item, (*path, str(key)))]
-
-
-def read_profile(name: str, playbook: str = "") -> Profile:
-    """A profile by name on a playbook's search path; a missing or broken one is a usage error."""
-    return profiles(playbook).read(name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from runbook.diagnose.circles import circle
 from runbook.diagnose.execution import Run
 from runbook.diagnose.family import name
-from runbook.diagnose.places import Place
 from runbook.diagnose.ranks import stack_groups
 from runbook.diagnose.standstill import proven, standstill, tokens_stand, verdict
 from runbook.diagnose.turning import all_in_collective
@@ -45,10 +44,6 @@ def deadlock(view: View) -> Diagnosis | None:
         note=f"waits in {place.text}",
         confidence=confidence,
     )
-
-
-def _at_lock(stuck: list[tuple[Run, Place]]) -> tuple[Run, Place]:
-    return next((one for one in stuck if one[1].kind in ("lock", "flock")), stuck[0])
 
 
 def _is_rank(view: View, run: Run, rank: int | None) -> bool:

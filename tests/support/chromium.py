@@ -91,9 +91,9 @@ class Browser:
             self.events.append(answer)
 
     def _next(self, deadline: float) -> dict[str, Any]:
+        waiter = select.poll()  # select() takes no descriptor above 1,023
+        waiter.register(self._read, select.POLLIN)
         while b"\0" not in self._rest:
-            waiter = select.poll()  # select() takes no descriptor above 1,023
-            waiter.register(self._read, select.POLLIN)
             ready = waiter.poll(1000 * max(0.0, deadline - time.monotonic()))
             assert ready, "the browser does not answer"
             more = os.read(self._read, 1 << 20)
