@@ -1,0 +1,43 @@
+"""What `runbook run` can be told: its options, and the struct that they become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """One command line of `runbook run`, as plain data: a worker can be given the same."""
+
+    playbook: str
+    roles: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    check: bool = False
+    no_suspend: bool = False
+    no_post: bool = False
+    as_json: bool = False
+    out: Path | None = None
+
+
+OPTIONS: tuple[Wrap, ...] = (
+    click.option("-H", "--host", "roles", multiple=True, metavar="ROLE=TARGET", help="Run a role on another target."),
+    click.option("-e", "overrides", multiple=True, metavar="NAME=VALUE|@FILE", help="Override a variable, or all of a YAML file."),
+    click.option("--check", is_flag=True, help="Look, change nothing, say what would be done."),
+    click.option("--no-suspend", is_flag=True, help="Clean up also when a wait ends slow or undecided."),
+    click.option("--no-post", is_flag=True, help="Do not post to the tickets that the playbook names."),
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout."),
+    click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder of this run [a new one in the state folder]."),
+)
+
+
+def options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command these options, in this order in its help."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
