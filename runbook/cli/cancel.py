@@ -44,8 +44,8 @@ def command(run: str, as_json: bool) -> int:
     if state.ended is not None:
         click.echo(f"{header.run} has ended already: {state.ended.verdict}", err=True)
         return perform.finish(folder, as_json)
-    if state.suspended is None and store.is_alive(header.controller):
-        click.echo(f"{header.run} is still running (pid {header.controller.get('pid')}): press Ctrl-C there", err=True)
+    if state.suspended is None and store.is_alive(state.controller):
+        click.echo(f"{header.run} is still running (pid {state.controller.get('pid')}): press Ctrl-C there", err=True)
         return EXIT_CODES["refused"]
     repair_torn_line(folder)
     clock = SystemClock()
@@ -90,7 +90,8 @@ def rebuild(header: RunStarted) -> Playbook:
         table=TABLE,
         profiles=profile_names(os.path.join(header.controller.get("cwd") or "", header.playbook)),
         host_vars=list(header.vars),
-        read=lambda _: b"",
+        read=lambda file: header.files.get(file, "").encode(),
+        find=lambda name, file: header.includes.get(file, {}).get(name),
     )
     if playbook is None:
         raise click.UsageError(f"the playbook of this run is not valid for this version of runbook: {problems[0].summary}")

@@ -87,8 +87,8 @@ def _of_journal(run: str) -> _Journal:
     header = state.header
     if header is None:
         raise click.UsageError(f"{folder.name} has no header: nothing ran, so there is nothing to restore")
-    goes_on = state.ended is None and state.suspended is None and store.is_alive(header.controller)
-    pid = header.controller.get("pid")
+    goes_on = state.ended is None and state.suspended is None and store.is_alive(state.controller)
+    pid = state.controller.get("pid")
     targets: dict[str, Any] = {item["target"]: msgspec.convert(item, Target) for items in header.targets.values() for item in items}
     return _Journal(
         run=header.run,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import socket
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -17,6 +19,8 @@ from runbook.render.story import Story
 
 POSTS = "posts.json"
 """In a run's folder: what came of the tickets of its `post:`."""
+ANSWER = "answer.json"
+"""In a run's folder, the last thing that is written: the object that `run --json` prints."""
 
 
 def state_home() -> Path:
@@ -34,6 +38,33 @@ def fresh_id(now: float) -> str:
     return f"{datetime.fromtimestamp(now):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
+class Place(NamedTuple):
+    """A run that is about to begin: its id and its folder."""
+
+    run: str
+    folder: Path
+
+
+def fresh_place(now: float, out: Path | None) -> Place:
+    """Where the next run goes. A folder that holds one already is a usage error."""
+    run = fresh_id(now)
+    folder = (out or runs_folder() / run).absolute()
+    if (folder / EVENTS).exists():
+        raise click.UsageError(f"{folder} holds a run already: name another folder")
+    return Place(run, folder)
+
+
+def remember(place: Place) -> None:
+    """Let a run that lies elsewhere be found by its id: a link among the others. Where none can be made, its folder still names it."""
+    link = runs_folder() / place.run
+    if link != place.folder:
+        try:
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(place.folder, target_is_directory=True)
+        except OSError:
+            pass
+
+
 def run_folders() -> list[Path]:
     """All run folders, newest first."""
     root = runs_folder()
@@ -48,33 +79,60 @@ def find_run(name: str) -> Path:
         raise click.UsageError(f"{name} holds no {EVENTS}: name a run id (`runbook runs` lists them) or a run's folder")
     folders = run_folders()
     if name == "last" and folders:
-        return folders[0]
+        return _itself(folders[0])
     found = [path for path in folders if path.name.startswith(name)]
     if len(found) == 1:
-        return found[0]
+        return _itself(found[0])
     if not found:
         raise click.UsageError(f"no run `{name}` in {runs_folder()}: `runbook runs` lists them")
     raise click.UsageError(f"`{name}` begins {len(found)} run ids: " + ", ".join(path.name for path in found[:5]))
+
+
+def _itself(folder: Path) -> Path:
+    """The folder of a run, not the link to it."""
+    return folder.readlink() if folder.is_symlink() else folder
 
 
 def stale(story: Story, now: float) -> str | None:
     """How a journal is behind: `expired` when the keeper has ended a suspension since, `lost` when the controller died; else null."""
     if story.state == "suspended" and story.suspended is not None and story.suspended.expires <= now:
         return "expired"
-    if story.state == "running" and story.header is not None and not is_alive(story.header.controller):
+    if story.state == "running" and story.header is not None and not is_alive(story.controller):
         return "lost"
     return None
 
 
+@contextlib.contextmanager
+def hold(folder: Path, who: dict[str, Any]) -> Iterator[None]:
+    """Have a run to oneself. Raises engine.lock.Held; a folder that cannot be written is a usage error."""
+    from runbook.engine import lock
+
+    try:
+        with lock.hold(folder, who):
+            yield
+    except OSError as problem:
+        if problem.filename is None or not str(problem.filename).endswith(lock.LOCK):
+            raise
+        raise click.UsageError(f"cannot write {problem.filename}: {problem.strerror}") from problem
+
+
 def is_alive(controller: dict[str, Any]) -> bool:
-    """Whether a run's controller still lives; one on another machine counts as alive."""
+    """Whether a run's controller (the newest one: `controller` of its state or story) still lives; one on another machine counts as alive."""
     if controller.get("host") != socket.gethostname():
         return True
+    if controller.get("boot_id", boot_id()) != boot_id():
+        return False
     try:
-        stat = Path(f"/proc/{controller.get('pid')}/stat").read_text()
+        stat = Path(f"/proc/{controller.get('pid')}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return False
-    return int(stat.rpartition(")")[2].split()[19]) == controller.get("start")
+    return stat[0] not in "ZX" and int(stat[19]) == controller.get("start")
+
+
+def boot_id() -> str | None:
+    """What tells one boot of this machine from another."""
+    path = Path("/proc/sys/kernel/random/boot_id")
+    return path.read_text().strip() if path.exists() else None
 
 
 def transcripts(folder: Path) -> dict[str, str | None]:

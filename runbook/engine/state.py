@@ -10,17 +10,21 @@ from runbook.hosts.base import Mark
 from runbook.model.event import (
     AnyEvent,
     HostConnected,
+    Interrupted,
     MainEnded,
     Owed,
     Registered,
+    Resumed,
     RunEnded,
     RunStarted,
     RunSuspended,
+    SampleTaken,
     Settled,
     StepEnded,
     StepStarted,
     VarsSet,
 )
+from runbook.model.sample import Seen
 from runbook.model.units import dec_hook
 from runbook.steps.base import Launched, Patched
 
@@ -48,14 +52,20 @@ class RunState:
 
     def __init__(self) -> None:
         self.header: RunStarted | None = None
+        self.controller: dict[str, Any] = {}
+        """Who goes on with the run: the newest one."""
+        self.interrupted: Interrupted | None = None
         self.steps: dict[str, StepRecord] = {}
         self.launches: dict[tuple[str, str], Launched] = {}
         self.patches: dict[tuple[str, str], Patched] = {}
         self.owed: dict[str, Owed] = {}
         self.settled: dict[str, str] = {}
-        self.vars_set: dict[str, Any] = {}
+        self.vars_set: dict[str, dict[str, Any]] = {}
+        """What `set` steps changed, by the prefix of their file's ids."""
         self.marks: list[MarkNote] = []
         self.hosts: dict[str, HostConnected] = {}
+        self.gpus: dict[str, tuple[str, ...]] = {}
+        """The name of each GPU of a host, as last seen."""
         self.main: MainEnded | None = None
         self.suspended: RunSuspended | None = None
         self.ended: RunEnded | None = None
@@ -77,11 +87,18 @@ class RunState:
                 self.settled[event.id] = event.how
                 self.owed.pop(event.id, None)
             case VarsSet():
-                self.vars_set.update(event.values)
+                head, dot, _ = event.step.rpartition(".")
+                self.vars_set.setdefault(head + dot, {}).update(event.values)
             case HostConnected():
                 self.hosts[event.host] = event
+            case SampleTaken() if isinstance(event.sample.gpus, Seen):
+                self.gpus[event.sample.host] = tuple(gpu.name for gpu in event.sample.gpus.value)
             case RunStarted():
-                self.header = event
+                self.header, self.controller = event, event.controller
+            case Resumed():
+                self.controller, self.suspended = event.controller, None
+            case Interrupted():
+                self.interrupted = event
             case MainEnded():
                 self.main = event
             case RunSuspended():
@@ -95,6 +112,8 @@ class RunState:
         record = self.steps.setdefault(event.step, StepRecord(id=event.step, type=event.type))
         if event.attempt == 1 and not event.item and event.host in record.starts:
             record.ends = [end for end in record.ends if end.host != event.host]
+        again = (event.host, event.item, event.attempt)  # entered again after a resume
+        record.ends = [end for end in record.ends if (end.host, end.item, end.attempt) != again]
         record.starts[event.host] = event
         self._note(event.t, event.host, event.marks)
 

@@ -3,6 +3,7 @@
 Every action emits started and then exactly one end:
 
     run_started ─ host_connected* ─ step_started ─ (action | sample | …)* ─ step_ended ─ … ─ run_suspended | run_ended
+                                        └── its controller dies, or the run is suspended ── resumed ─ …
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Union
 import msgspec
 
 from runbook.model.sample import Question, Sample
+from runbook.model.usual import MeasuredStart
 from runbook.model.verdict import Diagnosis, Finding
 
 FORMAT = 1
@@ -41,6 +43,13 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="run_started"):
     check: bool = False
     no_suspend: bool = False
     argv: list[str] = []
+    files: dict[str, str] = {}
+    """Texts of included playbooks and vars files, by path."""
+    includes: dict[str, dict[str, str]] = {}
+    """For each file that includes others: the name that it says, and the path that this meant."""
+    tags: list[str] = []
+    skip_tags: list[str] = []
+    start_at: str = ""
     controller: dict[str, Any] = {}
     """host, user, pid, start, boot_id of the controller: its lock; cwd, where its hosts.yaml was."""
 
@@ -147,6 +156,14 @@ class WaitEnded(Event, frozen=True, kw_only=True, tag="wait_ended"):
     rule: str
     now: float
     ends: str = ""
+
+
+class StartMeasured(Event, frozen=True, kw_only=True, tag="start_measured"):
+    """How long a start took that came to its end: what later starts of the same command are shown beside."""
+
+    step: str
+    host: str
+    start: MeasuredStart
 
 
 class Suspected(Event, frozen=True, kw_only=True, tag="suspected"):
@@ -269,6 +286,15 @@ class RunSuspended(Event, frozen=True, kw_only=True, tag="run_suspended"):
     next: list[str] = []
 
 
+class Resumed(Event, frozen=True, kw_only=True, tag="resumed"):
+    """Another controller goes on with the run. `in_flight`: what had begun and had no end when the one before died."""
+
+    controller: dict[str, Any]
+    in_flight: list[str] = []
+    redo: list[str] = []
+    skip: list[str] = []
+
+
 class RunEnded(Event, frozen=True, kw_only=True, tag="run_ended"):
     """The end. `cleanup` is passed, failed or none."""
 
@@ -293,6 +319,7 @@ AnyEvent = Union[
     WaitBegan,
     WaitEnded,
     SampleTaken,
+    StartMeasured,
     Suspected,
     PhaseReached,
     Moved,
@@ -305,5 +332,6 @@ AnyEvent = Union[
     Interrupted,
     MainEnded,
     RunSuspended,
+    Resumed,
     RunEnded,
 ]

@@ -10,6 +10,7 @@ from runbook.model.event import (
     Interrupted,
     Moved,
     PhaseReached,
+    Resumed,
     RunEnded,
     RunStarted,
     RunSuspended,
@@ -61,7 +62,11 @@ class Lines:
             case ActionEnded(action="collect", ok=True):
                 return [f"  {event.step}: evidence taken: {event.detail.get('items', '')} ({event.detail.get('index', '')})"]
             case Interrupted():
-                return [f"{event.by}: stopping and cleaning up (a second one leaves at once)"]
+                again = " (a second one leaves at once)" if event.by in ("SIGINT", "SIGTERM") else ""
+                return [f"{event.by}: stopping and cleaning up{again}"]
+            case Resumed():
+                flying = f"; in flight: {', '.join(event.in_flight)}" if event.in_flight else ""
+                return [f"resumed by pid {event.controller.get('pid')} on {event.controller.get('host')}{flying}"]
             case RunSuspended() | RunEnded():
                 return closing_lines(event)
             case _:

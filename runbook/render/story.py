@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -19,6 +19,7 @@ from runbook.model.event import (
     Moved,
     Owed,
     PhaseReached,
+    Resumed,
     RunEnded,
     RunStarted,
     RunSuspended,
@@ -47,6 +48,8 @@ class Story(msgspec.Struct, kw_only=True):
     """A run as far as its events go."""
 
     header: RunStarted | None = None
+    controller: dict[str, Any] = {}
+    """Who goes on with the run: the newest one."""
     hosts: dict[str, HostConnected] = {}
     steps: list[StepStory] = []
     findings: list[Finding] = []
@@ -111,7 +114,9 @@ class Story(msgspec.Struct, kw_only=True):
             case HostConnected():
                 self.hosts[event.host] = event
             case RunStarted():
-                self.header = event
+                self.header, self.controller = event, event.controller
+            case Resumed():
+                self.controller, self.suspended = event.controller, None
             case Interrupted():
                 self.interrupted = event
             case RunSuspended():

@@ -1,0 +1,46 @@
+"""The controller's lock: one process at a time goes on with a run. Its file says who; the kernel lets go of it at any death."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+LOCK = "controller.lock"
+
+
+class Held(Exception):
+    """Another process has the run. `holder` is what it said of itself: host, user, pid, start, boot_id; empty when it cannot be read."""
+
+    def __init__(self, holder: dict[str, Any]) -> None:
+        super().__init__(f"pid {holder.get('pid', '?')} on {holder.get('host', 'this machine')} has the run")
+        self.holder = holder
+
+
+@contextlib.contextmanager
+def hold(folder: Path, who: dict[str, Any]) -> Iterator[None]:
+    """Have the run in this folder, or raise Held. Raises OSError when the folder cannot be written."""
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Held(_read(descriptor)) from None
+        with contextlib.suppress(OSError):  # a full disk: the lock itself stands
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(who).encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _read(descriptor: int) -> dict[str, Any]:
+    try:
+        found = json.loads(os.pread(descriptor, 4096, 0))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
