@@ -45,7 +45,13 @@ def perform_run(choice: Choice, loaded: load.Loaded) -> int:
     if (folder / "events.jsonl").exists():
         raise click.UsageError(f"{folder} holds a run already: name another folder")
     asked = Options(
-        run=run, dir=str(folder), overrides=loaded.overrides, check=choice.check, no_suspend=choice.no_suspend, argv=sys.argv[1:]
+        run=run,
+        dir=str(folder),
+        overrides=loaded.overrides,
+        check=choice.check,
+        no_suspend=choice.no_suspend,
+        wait_lease_s=choice.wait_lease_s,
+        argv=sys.argv[1:],
     )
     runtime = perform.runtime(loaded.playbook, asked, loaded.secrets, clock)
     with live.follower(clock, quiet=False) as follower:

@@ -9,6 +9,9 @@ from typing import Any
 import click
 import msgspec
 
+from runbook.cli.params import DURATION
+from runbook.model.units import Duration, UnitError
+
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -21,8 +24,19 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     check: bool = False
     no_suspend: bool = False
     no_post: bool = False
+    wait_lease_s: float = 0.0
+    wait_for: float | None = None
+    detach: bool = False
     as_json: bool = False
     out: Path | None = None
+
+
+def seconds(context: click.Context, parameter: click.Parameter, value: str) -> float:
+    """A duration of the command line in seconds."""
+    try:
+        return float(Duration.parse(value))
+    except UnitError as error:
+        raise click.BadParameter(f"{error}; {error.hint}" if error.hint else str(error)) from error
 
 
 OPTIONS: tuple[Wrap, ...] = (
@@ -31,6 +45,16 @@ OPTIONS: tuple[Wrap, ...] = (
     click.option("--check", is_flag=True, help="Look, change nothing, say what would be done."),
     click.option("--no-suspend", is_flag=True, help="Clean up also when a wait ends slow or undecided."),
     click.option("--no-post", is_flag=True, help="Do not post to the tickets that the playbook names."),
+    click.option(
+        "--wait-lease",
+        "wait_lease_s",
+        default="0s",
+        metavar="DURATION",
+        callback=seconds,
+        help="Wait for a host that another run has leased.",
+    ),
+    click.option("--wait-for", type=DURATION, help="Leave the run alone and follow it for this long; exit 75 when it still goes on."),
+    click.option("--detach", is_flag=True, help="Leave the run alone and print its id."),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout."),
     click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder of this run [a new one in the state folder]."),
 )

@@ -53,7 +53,7 @@ class Renewer:
                 self._renew()
 
     def _renew(self) -> None:
-        kept = {debt.host for debt in list(self._runtime.state.owed.values()) if debt.kind == "keeper"}
+        kept = {debt.host for debt in list(self._runtime.state.owed.values()) if debt.kind == "keeper"} | set(self._runtime.leased)
         for name, host in self._runtime.connected().items():
             if name in kept:
                 try:

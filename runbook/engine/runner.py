@@ -23,6 +23,7 @@ from runbook.engine.boxes import Box, nested
 from runbook.engine.context import Context
 from runbook.engine.evidence import preserve
 from runbook.engine.journal import JournalError
+from runbook.engine.lease import secure
 from runbook.engine.runtime import Runtime
 from runbook.engine.scope import plain
 from runbook.engine.watch import pause
@@ -77,7 +78,8 @@ class Runner:
             return None
         if decision.problem:
             return Ending("undecided", None, _unrun(node.id, "block", decision.problem, part))
-        timeout = names.seconds(self._runtime, node.common.timeout, inner)
+        timeout = names.seconds(self._runtime, node.common.timeout, own)
+        inner = place.enter(node)
         ending = self.nodes(node.steps, nested(self._runtime.clock, box, timeout, "block"), inner, part)
         if ending is not None and suspends(self._runtime, ending) and not node.rescue:
             return ending  # the run may be suspended: this block's `always` then waits for `cancel`
@@ -235,6 +237,11 @@ class _Step:
             return StepResult(verdict="unreachable", reason=_sentence(problem, problem.stage))
         except CallTimeout as problem:
             return StepResult(verdict="unreachable", reason=_sentence(problem, "link"))
+            context = Context(self._runtime, self._node, target.target, box, place, began)
+            refused = secure(self._runtime, step, context)
+            if refused is not None:
+                return refused
+            box = self._step_box(place)  # anew: waiting for a lease is not the step's own time
         except RemoteError as problem:
             return StepResult(verdict="refused" if problem.code in ("protected", "busy") else "failed", reason=_sentence(problem, ""))
         except JournalError:

@@ -44,6 +44,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 class Runtime:
     """One run in progress. Thread safe where steps of several hosts meet: journal, connections."""
+    wait_lease_s: float = 0.0
+    """How long to wait for hosts that another run has leased."""
 
     def __init__(
         self,
@@ -91,6 +93,8 @@ class Runtime:
         """Record a finding."""
         self.emit(Found(finding=Finding(code=code, text=text, step=step)))
 
+        self.leased: dict[str, Host] = {}
+        """The connection over which this run took each host's lease."""
     def first_time(self, key: object) -> bool:
         """Whether this was not asked before in this run."""
         with self._lock:

@@ -335,6 +335,20 @@ class Host(Closely):
     def keeper(self, run: str) -> KeeperState:
         """State of a run's keeper, its launches and open undo records, from its files; works when it is dead."""
         return self._typed(KeeperState, "keeper_state", run=run)
+    # leases ------------------------------------------------------------------------------------------------------
+
+    def take_lease(self, run: str, holder: str, hold_s: float) -> tuple[Lease, ...]:
+        """Take this target's GPUs for the run, or refresh that; answers the leases of dead runs that were taken over.
+
+        RemoteError busy: another run has one of them; its lease stands in `data["lease"]`.
+        """
+        reply = self.call("lease_take", run=run, holder=holder, hold_s=hold_s, gpus=self.gpu_indices)
+        return msgspec.convert(reply.data["taken_over"], tuple[Lease, ...])
+
+    def leases(self) -> tuple[Lease, ...]:
+        """All leases of this account on the host, oldest first."""
+        return self._typed(tuple[Lease, ...], "lease_list")
+
 
     def renew(self, run: str) -> bool:
         """The controller is alive: undo timers and expiries count from now. True when the keeper had died and was replaced."""

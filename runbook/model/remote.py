@@ -279,6 +279,22 @@ class UndoRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What a patch left on the host so that it can be undone. `folder` also holds a text that says how to do it by hand."""
 
     id: str
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """Which GPUs of a host (null: all) a run has. `holder` is user@controller; times are host unix seconds.
+
+    `keeper`: whether its run's keeper lives; `stale`: why it does not count any more, empty when it does.
+    """
+
+    run: str
+    holder: str
+    gpus: list[int] | None
+    since: float
+    renewed: float
+    until: float
+    keeper: bool = False
+    stale: str = ""
+
+
     run: str
     path: str
     folder: str

@@ -41,6 +41,7 @@ OPS = {
     "modules": ("find_module",),
     "ops_checkpoint": ("checkpoint", "parameters"),
     "undo": ("patch", "restore", "undo_list"),
+    "lease": ("lease_take", "lease_list"),
     "sampler": ("sample",),
     "stacks": ("stacks", "put_py_spy"),
     "collectives": ("collectives",),
@@ -221,6 +222,9 @@ def hello(helper: Helper, received: float) -> Dict[str, Any]:
         "hostname": os.uname().nodename,
         "user": procs.user_name(os.getuid()),
         "uid": os.getuid(),
+        lease = sys.modules.get("%s.lease" % __package__)
+        if lease is not None:
+            lease.give_back_ours()
         "pid": os.getpid(),
         "python": sys.executable,
         "python_version": "%d.%d.%d" % sys.version_info[:3],

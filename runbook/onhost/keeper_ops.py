@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import boot, dumps, keeper_link, patches, procs, tree
+from . import boot, dumps, held, keeper_link, lease, patches, procs, tree
 from .errors import OpError
 from .runfolder import RunFolder, checked_name, locked, read_json, remove_if_empty, write_json
 from .spawn import checked_cwd
@@ -108,6 +108,8 @@ def keeper_renew(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
     if alive is not None and _asked(folder, alive, {"op": "poke"}) is not None:
         return {"replaced": False}, b""
     with locked(folder.lock, START_S + END_S):
+        if read_json(folder.keeper) is None and os.path.exists(lease.path_of(folder)):
+            return {"replaced": False}, b""  # it has a lease and no keeper yet
         if read_json(folder.keeper) is None:  # it was retired while we waited; the lock itself made the folder again
             folder.remove()
             return {"replaced": False}, b""
@@ -197,6 +199,7 @@ def keeper_retire(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
                 left.append("pid %d: the run's keeper did not end" % alive["pid"])
         if not left:
             folder.remove()
+        lease.give_back(folder)
     if not left:
         remove_if_empty(folder.state_dir)
     return {"left": left}, b""

@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 from . import bytecode, undo_text
 from .errors import OpError
 from .files import atomic_write, sync_folder
-from .runfolder import GONE, RunFolder, checked_name, locked, read_json, undo_lock, write_json
+from .runfolder import RunFolder, checked_name, locked, read_json, run_names, undo_lock, write_json
 
 MOST_SOURCE = 64 << 20
 MOST_RECORDS = 5000
@@ -91,7 +91,7 @@ def records(state_dir: str, run: Optional[str] = None) -> List[Dict[str, Any]]:
     """Undo records of one run or of all, oldest first; each with `folder`. At most 5,000 are read."""
     runs = os.path.join(state_dir, "runs")
     found: List[Dict[str, Any]] = []
-    for name in _runs(state_dir) if run is None else [run]:
+    for name in run_names(state_dir) if run is None else [run]:
         for id in _names(os.path.join(runs, name, "undo")):
             folder = os.path.join(runs, name, "undo", id)
             record = read_json(os.path.join(folder, "record.json")) if "." not in id[:1] and len(found) < MOST_RECORDS else None
@@ -108,7 +108,7 @@ def open_records(state_dir: str, run: str) -> List[Dict[str, Any]]:
 def abandoned(state_dir: str, lives: Callable[[str], bool], most: int = 20) -> List[Dict[str, str]]:
     """Open records that nobody will act on by himself: their run's keeper does not live. At most `most`, for a quick look."""
     found: List[Dict[str, str]] = []
-    for run in _runs(state_dir):
+    for run in run_names(state_dir):
         if len(found) >= most or not _names(os.path.join(state_dir, "runs", run, "undo")) or lives(run):
             continue
         found += [{"run": run, "id": record["id"], "path": record["path"]} for record in open_records(state_dir, run)]
@@ -130,11 +130,6 @@ def view(record: Dict[str, Any]) -> Dict[str, Any]:
     return {
         key: record[key] for key in ("id", "run", "path", "folder", "sha256_before", "sha256_after", "mode", "mtime_ns", "undo_after_s")
     }
-
-
-def _runs(state_dir: str) -> List[str]:
-    """Names of the runs with a folder here, without those that are being removed."""
-    return [name for name in _names(os.path.join(state_dir, "runs")) if not name.startswith(GONE)]
 
 
 def _names(folder: str) -> List[str]:

@@ -4,6 +4,7 @@ lock                                 flock: one keeper is started at a time
 keeper.json  keeper.sock             the keeper: pid, start, boot id, format; where it listens
 renewed                              mtime: when a controller was last known to be alive
 suspended.json                       {expires}: until then the keeper holds everything as it is
+lease-HOST.json                      which GPUs of this host are this run's (`lease`)
 ended.json                           what the keeper did on its own when no controller came back
 launches/ID.json  ID.log  ID.ring.jsonl
 undo/ID/record.json  original  HOW_TO_RESTORE.txt
@@ -110,6 +111,11 @@ def remove_if_empty(state_dir: str) -> None:
             os.rmdir(state_dir)
         except OSError:
             pass  # it holds what is not a run's
+
+
+def run_names(state_dir: str) -> List[str]:
+    """Names of the runs with a folder here, without those that are being removed."""
+    return [name for name in _names(os.path.join(state_dir, "runs")) if not name.startswith(GONE)]
 
 
 class RunFolder:

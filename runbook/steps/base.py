@@ -278,6 +278,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def plan(self) -> list[str]:
         """What it would do, one line an act, for `runbook plan`."""
+    CHANGES: ClassVar[bool] = False
+    """It uses the host's GPUs, or changes what those who use them run: the run must hold the host's lease."""
         return []
 
     def run(self, ctx: StepContext) -> StepResult:

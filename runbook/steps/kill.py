@@ -44,6 +44,7 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """
 
     TYPE: ClassVar[str] = "kill"
+    CHANGES: ClassVar[bool] = True
     TIMEOUT: ClassVar[str] = "1m"
     RESULTS: ClassVar[dict[str, str]] = {
         "targets": "pid, start, user, title, rss of each process that was to end",

@@ -41,6 +41,7 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     TYPE: ClassVar[str] = "launch"
     SHORTHAND: ClassVar[str | None] = None
+    CHANGES: ClassVar[bool] = True
     TIMEOUT: ClassVar[str] = "2m"
     RESULTS: ClassVar[dict[str, str]] = {
         "pid": "of the main process",

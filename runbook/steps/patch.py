@@ -56,6 +56,7 @@ class Patch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """
 
     TYPE: ClassVar[str] = "patch"
+    CHANGES: ClassVar[bool] = True
     RESULTS: ClassVar[dict[str, str]] = {
         "path": "the file that was patched",
         "module": "the module it was found as; empty when it was given as `file`",
