@@ -38,6 +38,7 @@ from runbook.model.remote import (
     LaunchSpec,
     LaunchState,
     Mark,
+    Lease,
     ModuleFile,
     OpenPatch,
     PortOwner,
@@ -77,6 +78,7 @@ __all__ = [
     "LaunchState",
     "LinkLost",
     "Mark",
+    "Lease",
     "ModuleFile",
     "NoPython",
     "OpenPatch",
@@ -333,8 +335,6 @@ class Host(Closely):
         return self._typed(KeeperState, "keeper_ensure", run=run, suspend_for_s=suspend_for_s)
 
     def keeper(self, run: str) -> KeeperState:
-        """State of a run's keeper, its launches and open undo records, from its files; works when it is dead."""
-        return self._typed(KeeperState, "keeper_state", run=run)
     # leases ------------------------------------------------------------------------------------------------------
 
     def take_lease(self, run: str, holder: str, hold_s: float) -> tuple[Lease, ...]:
@@ -349,6 +349,8 @@ class Host(Closely):
         """All leases of this account on the host, oldest first."""
         return self._typed(tuple[Lease, ...], "lease_list")
 
+        """State of a run's keeper, its launches and open undo records, from its files; works when it is dead."""
+        return self._typed(KeeperState, "keeper_state", run=run)
 
     def renew(self, run: str) -> bool:
         """The controller is alive: undo timers and expiries count from now. True when the keeper had died and was replaced."""
