@@ -6,7 +6,7 @@ One call is one round trip. `Host` is the same for `local`, SSH, the lab and the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -26,6 +26,7 @@ from runbook.hosts.errors import (
     Unreachable,
 )
 from runbook.hosts.looks import Looks, OutOfStep, chain_of
+from runbook.hosts.transport import REPEATABLE, HttpClient, Transport
 from runbook.model.remote import (
     Completed,
     Described,
@@ -57,6 +58,7 @@ from runbook.model.sample import ListenerSample, Sample
 from runbook.model.units import Rung
 
 __all__ = [
+    "REPEATABLE",
     "AuthRefused",
     "CallTimeout",
     "CancelToken",
@@ -101,51 +103,8 @@ __all__ = [
 """The host's whole vocabulary: steps and engine need no other module of this package."""
 
 
-class Transport(Protocol):
-    """A started helper on a host. Thread safe: calls run side by side over one channel."""
-
-    @property
-    def lost(self) -> str | None:
-        """Why the link is gone for good; None while it is up."""
-        ...
-
-    def call(
-        self,
-        op: str,
-        args: dict[str, Any],
-        blob: bytes = b"",
-        *,
-        timeout_s: float,
-        cancel: CancelToken | None = None,
-        on_event: Callable[[dict[str, Any], bytes], None] | None = None,
-    ) -> Reply:
-        """One request, one reply. `on_event` gets what the helper streams before it. Raises HostError.
-
-        When `cancel` fires or the time is over, the helper is told to stop the operation before this returns.
-        """
-        ...
-
-    def close(self) -> None:
-        """End the helper and the connection. Idempotent."""
-        ...
-
-
-class HttpClient(Protocol):
-    """HTTP from inside the host's network namespace, without environment proxies."""
-
-    def request(
-        self,
-        method: str,
-        url: str,
-        *,
-        headers: dict[str, str] | None = None,
-        content: bytes | None = None,
-        timeout_s: float,
-        stream: bool = False,
-        cancel: CancelToken | None = None,
-    ) -> HttpAnswer:
-        """One exchange over a fresh connection; never raises for what the server does. Raises Unreachable for the host."""
-        ...
+GUARDED = frozenset({"processes", "kill", "patch", "write"})
+"""Operations that are told what must be left alone."""
 
 
 class Host(Closely):
@@ -160,6 +119,8 @@ class Host(Closely):
         self.facts = facts
         self.http = http
         self.gpu_indices = gpus
+        self.protect: list[dict[str, Any]] = []
+        """The user's rules of what must be left alone there, as the helper takes them."""
         self.cancel: CancelToken | None = None
         self._looks = Looks()
 
@@ -198,13 +159,14 @@ class Host(Closely):
         keep_bytes: int = 256 * 1024,
         on_output: Callable[[str, bytes], None] | None = None,
         marker: str = "",
+        hold: str = "",
         on_start: Callable[[ProcessId], None] | None = None,
     ) -> Completed:
         """Run argv, or `shell` as a script over stdin of bash (else sh), in a process group of its own.
 
         When `timeout_s` is over the helper climbs `ladder` on the group and says what is left. `on_output` gets (stream, bytes)
         as they come; with `on_start`, which is told its process, only so much of them that no link is filled by it. `marker` is put
-        into its environment as RUNBOOK_RUN.
+        into its environment as RUNBOOK_RUN. With `hold`, a name in the run of `marker`, it outlives the loss of the link: `run_held`.
         """
 
         def event(data: dict[str, Any], blob: bytes) -> None:
@@ -214,6 +176,7 @@ class Host(Closely):
             elif on_output is not None:
                 on_output(data["stream"], blob)
 
+        more = {"hold": [marker, hold]} if hold else {}
         grace = 15.0 + sum(Rung.parse(rung).wait_s for rung in ladder)
         reply = self.call(
             "run",
@@ -230,9 +193,25 @@ class Host(Closely):
             blob=stdin,
             timeout_s=timeout_s + grace,
             on_event=event,
+            **more,
         )
-        out_len = reply.data.pop("stdout_len")
-        return msgspec.convert({**reply.data, "stdout": reply.blob[:out_len], "stderr": reply.blob[out_len:]}, Completed)
+        return _completed(reply)
+
+    def run_held(self, run: str, name: str, *, timeout_s: float, on_output: Callable[[str, bytes], None] | None = None) -> Completed:
+        """Wait for a command whose link was lost, by the name that `hold` gave it; it ends itself at its own limit.
+
+        RemoteError: not_found (nobody wrote it down), failed (its helper died: nobody knows how it ended).
+        """
+
+        def event(data: dict[str, Any], blob: bytes) -> None:
+            if on_output is not None:
+                on_output(data["stream"], blob)
+
+        return _completed(self.call("run_held", run=run, name=name, timeout_s=timeout_s, on_event=event))
+
+    def supersede(self, run: str, helper: ProcessId) -> str:
+        """End the service of the helper of a lost link; told: it left records of all it was given, gone: it was not there, stuck."""
+        return str(self.call("supersede", run=run, helper=[helper.pid, helper.start]).data["state"])
 
     def processes(self, run: str = "") -> tuple[Process, ...]:
         """The visible process table. `run` is our own run id, so that its processes are not `protected`."""
@@ -408,3 +387,8 @@ class Host(Closely):
     def open_patches(self, run: str | None = None) -> tuple[OpenPatch, ...]:
         """Patches that are not undone yet, of one run or of all runs of this account, oldest first."""
         return self._typed(tuple[OpenPatch, ...], "undo_list", run=run)
+
+
+def _completed(reply: Reply) -> Completed:
+    out_len = reply.data.pop("stdout_len")
+    return msgspec.convert({**reply.data, "stdout": reply.blob[:out_len], "stderr": reply.blob[out_len:]}, Completed)

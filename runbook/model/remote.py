@@ -30,6 +30,8 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
     home: str
     cpus: int
     cwd: str
+    start: int = 0
+    """With `pid` the helper itself, as `ProcessId`."""
     clock_offset_s: float = 0.0
     clock_error_s: float = 0.0
     scoped: bool = False
@@ -248,6 +250,8 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """launch, or run for a long `run` step."""
     dumps: str = "off"
     """off, auto (no core files) or full (also what lets its stacks and collectives be read)."""
+    token: str = ""
+    """Asked for again with the same one, it is not started again: the answer is the launch that stands."""
 
 
 class LaunchState(msgspec.Struct, frozen=True, kw_only=True):
@@ -340,6 +344,8 @@ class KeeperState(msgspec.Struct, frozen=True, kw_only=True):
     """Unix time at which a suspended run is cleaned up."""
     launches: tuple[LaunchState, ...] = ()
     undo: tuple[UndoRecord, ...] = ()
+    ended: tuple[dict[str, Any], ...] | None = None
+    """What it did by itself when no controller came back: t, why, stopped, restored."""
 
 
 class GpuReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,8 @@
 
     idle ── request ──> running ── ok | error ──> idle
                            │ cancel: ctx.cancelled is set, the operation ends itself and answers `failed`
-    stdin ends ──> every running operation is cancelled in a hurry, then the process exits
+    bye, TERM ──> every running operation is cancelled in a hurry, then the process exits
+    stdin ends without bye, USR1 ──> the same, but for commands that were given a name: they go on to their end (`behind`)
 
 The main thread only reads. An operation's module is imported when it is first asked for.
 """
@@ -14,13 +15,15 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import files, frames, procs
+from .behind import Behind
 from .errors import OpError
 
 OPS = {
     "ops_run": ("run",),
+    "held": ("run_held", "supersede"),
     "ops_proc": ("processes", "kill", "listeners"),
     "ops_servers": ("ports", "describe"),
     "ops_gpu": ("gpus",),
@@ -68,6 +71,11 @@ class Context:
         """The controller is gone: end within a second or two."""
         self.inbox: "queue.SimpleQueue[frames.Message]" = queue.SimpleQueue()
         """What the controller feeds to this operation."""
+        self.hold: Tuple[str, str] = ("", "")
+        """(run, name) of a command that shall outlive the loss of its link."""
+        self.process: Optional[Tuple[int, int]] = None
+        """The process that a command became."""
+        self._instead: Optional[Callable[[bytes], None]] = None
         self._wake: Callable[[], None] = lambda: None
         self._wake_lock = threading.Lock()  # a wake must not come after `wake_by` took it back: its descriptor may be another's by then
         self._sent = 0
@@ -75,12 +83,19 @@ class Context:
 
     def emit(self, event: Dict[str, Any], blob: bytes = b"") -> None:
         """Tell the controller something before the answer."""
+        if self._instead is not None:
+            self._instead(blob)
+            return
         self._sent += len(blob)
         self._send({"id": self.id, "event": event}, blob)
 
     def has_room(self) -> bool:
         """Whether the controller keeps up with what is streamed to it."""
-        return self._sent - self._acknowledged < frames.WINDOW
+        return self._instead is not None or self._sent - self._acknowledged < frames.WINDOW
+
+    def divert(self, instead: Callable[[bytes], None]) -> None:
+        """The controller is gone: what is streamed goes there."""
+        self._instead = instead
 
     def wake_by(self, wake: Callable[[], None]) -> None:
         """Call `wake` whenever the inbox gets something or the operation is cancelled, from any thread."""
@@ -141,6 +156,7 @@ class Helper:
         self._pool = Pool(MOST_AT_ONCE)
         self._running: Dict[int, Context] = {}
         self.state_dir = files.state_dir()
+        self.behind = Behind(self.state_dir)
         self.scope = procs.parse_scope(os.environ.get("RUNBOOK_SCOPE"))
 
     def send(self, header: Dict[str, Any], blob: bytes = b"") -> None:
@@ -155,13 +171,16 @@ class Helper:
             except OSError:
                 pass  # EPIPE: stdin ends as well
 
-    def serve(self) -> None:
-        """Read requests until stdin ends or the controller says goodbye."""
+    def serve(self) -> bool:
+        """Read requests until the controller says goodbye; False when stdin ended without."""
         while True:
             message = frames.read(self._stream.read)
-            if message is None or message[0].get("op") == "bye":
-                return
+            if message is None or self.behind.left:
+                return False
             header, blob = message
+            if header.get("op") == "bye":
+                return True
+            self.behind.heard()
             op, args = header.get("op"), header.get("args") or {}
             if op in ("cancel", "feed"):
                 context = self._running.get(args.get("id", 0))
@@ -171,16 +190,30 @@ class Helper:
                     context.feed(args, blob)
                 continue
             context = Context(self.send, header["id"], self.state_dir, self.scope)
+            context.hold = tuple(args.pop("hold", ("", "")))
             self._running[context.id] = context
             self._pool.submit(self._task(context, str(op), args, blob))
 
     def _task(self, context: Context, op: str, args: Dict[str, Any], blob: bytes) -> Callable[[], None]:
         def task() -> None:
             answer, data = perform(context, op, args, blob)
+            if context.hold[1]:
+                self.behind.ended(context.hold, answer, data)
             self._running.pop(context.id, None)
             self.send(dict(answer, id=context.id), data)
 
         return task
+
+    def stay(self) -> None:
+        """Our controller is gone: end what nobody will ask for, and stay until the named commands have ended."""
+        running = list(self._running.values())
+        named = [context for context in running if context.hold[1]]
+        for context in running:
+            if context not in named:
+                context.cancel(hurry=True)
+        if self.behind.leave(named):
+            while any(context.id in self._running for context in named):
+                time.sleep(0.05)
 
     def end(self) -> None:
         """Cancel what still runs and give it HURRY_S to end itself."""
@@ -226,6 +259,7 @@ def hello(helper: Helper, received: float) -> Dict[str, Any]:
         if lease is not None:
             lease.give_back_ours()
         "pid": os.getpid(),
+        "start": procs.start_ticks(os.getpid()) or 0,
         "python": sys.executable,
         "python_version": "%d.%d.%d" % sys.version_info[:3],
         "boot_id": procs.boot_id(),
@@ -265,14 +299,15 @@ def main(stream: Any, args: Dict[str, Any]) -> None:
     try:
         files.write_all(out_fd, args["nonce"].encode("ascii"))
         helper.send({"hello": hello(helper, received)})
-        helper.serve()
+        if not helper.serve():
+            helper.stay()
     finally:
         helper.end()
         os._exit(0)
 
 
 def _leave_on_signals(helper: Helper) -> None:
-    """End orderly on TERM, HUP and INT.
+    """End orderly on TERM, HUP and INT; on USR1 stay behind, as long as there is something to stay for.
 
     The kernel may give a signal to any thread, and Python runs its handler in the main one, which waits in a read: so the wakeup
     descriptor, written in whichever thread it is, wakes a thread of our own.
@@ -280,11 +315,19 @@ def _leave_on_signals(helper: Helper) -> None:
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     signal.set_wakeup_fd(wake_write)
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1):
         signal.signal(number, lambda number, frame: None)
+
+    def stay() -> None:
+        helper.stay()
+        helper.end()
+        os._exit(0)
 
     def leave() -> None:
         number = os.read(wake_read, 1)[0]
+        while number == signal.SIGUSR1:
+            threading.Thread(target=stay, daemon=True).start()
+            number = os.read(wake_read, 1)[0]
         helper.end()
         os._exit(128 + number)
 

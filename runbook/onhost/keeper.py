@@ -279,6 +279,9 @@ class Keeper:
 
     def _op_launch(self, request: Dict[str, Any]) -> Dict[str, Any]:
         id = request["spec"]["id"]
+        known = read_json(self.folder.launch_file(id))
+        if known is not None and known.get("token") and known["token"] == request["spec"].get("token"):
+            return known  # asked again, since the link was lost before our answer arrived
         before = self.launches.get(id)
         if before is not None and before.live:
             lives = "launch `%s` of run %s already lives, pid %d" % (id, self.folder.run, before.record["pid"])

@@ -111,7 +111,8 @@ def keeper_renew(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
         if read_json(folder.keeper) is None and os.path.exists(lease.path_of(folder)):
             return {"replaced": False}, b""  # it has a lease and no keeper yet
         if read_json(folder.keeper) is None:  # it was retired while we waited; the lock itself made the folder again
-            folder.remove()
+            if not held.Held(folder.state_dir, folder.run).records():
+                folder.remove()
             return {"replaced": False}, b""
         if keeper_link.living(folder) is not None:  # it was only just starting
             return {"replaced": False}, b""
@@ -154,6 +155,7 @@ def launch(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
         "ladder": list(args.get("ladder") or ("TERM 15s", "KILL 10s")),
         "suspend_for_s": float(args.get("suspend_for_s", 7200.0)),
         "kind": args.get("kind", "launch"),
+        "token": args.get("token", ""),
     }
     env = {**procs.own_environ(), "RUNBOOK_RUN": folder.run, "RUNBOOK_LAUNCH": args["id"], **(args.get("env") or {})}
     ensure(folder)
@@ -192,7 +194,7 @@ def keeper_retire(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
         return {"left": []}, b""
     with locked(folder.lock, START_S):
         alive = keeper_link.living(folder)
-        left = _left(folder, alive["pid"] if alive else None)
+        left = _left(folder, alive["pid"] if alive else None) + held.end_all(held.Held(folder.state_dir, folder.run))
         if alive is not None:
             _asked(folder, alive, {"op": "retire"})
             if not _gone_within(alive, END_S):

@@ -79,6 +79,7 @@ def start(folder: RunFolder, spec: Dict[str, Any], env: Dict[str, str]) -> "Laun
         "ladder": list(spec["ladder"]),
         "suspend_for_s": spec["suspend_for_s"],
         "dump_env": spec.get("dump_env", {}),
+        "token": spec.get("token", ""),
     }
     launch = Launch(folder, record)
     launch.save()

@@ -34,7 +34,8 @@ def run(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any], by
         streams = {process.stdout.fileno(): "stdout", process.stderr.fileno(): "stderr"}
         sparse = bool(args.get("sparse"))
         if sparse:
-            ctx.emit({"pid": process.pid, "start": procs.start_ticks(process.pid) or 0})
+            ctx.process = (process.pid, procs.start_ticks(process.pid) or 0)
+            ctx.emit({"pid": ctx.process[0], "start": ctx.process[1]})
         output = Output(ctx, streams, int(args.get("keep", 256 * 1024)), bool(args.get("live")), sparse)
         following = Following(ctx, process.pid, output, rungs, None if limit_s is None else began + limit_s)
         following.follow()

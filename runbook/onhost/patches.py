@@ -211,6 +211,9 @@ def patch(
         raise OpError("bad_request", "undo_after %.3g s is below 1 s" % undo_after_s, "write for example `undo_after: 2h`")
     with locked(undo_lock(state_dir)):
         place.create()
+        again = _same_patch(place, id, real, expect_sha256, digest(data))
+        if again is not None:
+            return {**view(again), "bytecode_left": bytecode.remove_compiled(real)}
         original, status = _read_target(real)
         if digest(original) != expect_sha256:
             raise OpError(
@@ -241,6 +244,21 @@ def patch(
         _apply(place, record, original, data, announce)
     left = bytecode.remove_compiled(real)
     return {**view({**record, "folder": os.path.join(place.undo, id)}), "bytecode_left": left}
+
+
+def _same_patch(place: RunFolder, id: str, real: str, before: str, after: str) -> Optional[Dict[str, Any]]:
+    """The record of this very patch, when it stands: it is asked for again, since the link was lost before our answer arrived.
+
+    One that was announced and not made is forgotten, so that it is made now.
+    """
+    for record in open_records(place.state_dir, place.run):
+        if record["id"] == id and (record["path"], record["sha256_before"], record["sha256_after"]) == (real, before, after):
+            state = look(record)["state"]
+            if state == "patched":
+                return record
+            if state == "original":
+                _forget(record, record["folder"])
+    return None
 
 
 def _apply(place: RunFolder, record: Dict[str, Any], original: bytes, data: bytes, announce: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shlex
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Union
@@ -43,6 +44,7 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     SHORTHAND: ClassVar[str | None] = None
     CHANGES: ClassVar[bool] = True
     TIMEOUT: ClassVar[str] = "2m"
+    RESUME: ClassVar[str] = "recheck"
     RESULTS: ClassVar[dict[str, str]] = {
         "pid": "of the main process",
         "start": "its start time in clock ticks since boot",
@@ -156,6 +158,7 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
             at_end=self.at_end,
             suspend_for_s=run.suspend_for_s,
             dumps=self.dumps,
+            token=secrets.token_hex(8),
         )
         ctx.owe(f"keeper:{host.name}", "keeper")
         host.ensure_keeper(run.id, run.suspend_for_s)
