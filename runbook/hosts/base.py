@@ -38,8 +38,8 @@ from runbook.model.remote import (
     KillReport,
     LaunchSpec,
     LaunchState,
-    Mark,
     Lease,
+    Mark,
     ModuleFile,
     OpenPatch,
     PortOwner,
@@ -78,9 +78,9 @@ __all__ = [
     "KillReport",
     "LaunchSpec",
     "LaunchState",
+    "Lease",
     "LinkLost",
     "Mark",
-    "Lease",
     "ModuleFile",
     "NoPython",
     "OpenPatch",
@@ -243,7 +243,7 @@ class Host(Closely):
         """One observation of a server.
 
         spec: {run, server, pid, start, log: {path, inode, offset}, port, gpus: bool, threads: bool, full: bool, folders: [path],
-        kernel: bool}; each key optional. The check is not part of it: the engine fills `check`, `t` and `link`.
+        calls: bool, kernel: bool}; each key optional. The check is not part of it: the engine fills `check`, `t` and `link`.
         """
         chain = chain_of(spec)
         for has in (self._looks.has(chain), 0):
@@ -314,20 +314,6 @@ class Host(Closely):
         return self._typed(KeeperState, "keeper_ensure", run=run, suspend_for_s=suspend_for_s)
 
     def keeper(self, run: str) -> KeeperState:
-    # leases ------------------------------------------------------------------------------------------------------
-
-    def take_lease(self, run: str, holder: str, hold_s: float) -> tuple[Lease, ...]:
-        """Take this target's GPUs for the run, or refresh that; answers the leases of dead runs that were taken over.
-
-        RemoteError busy: another run has one of them; its lease stands in `data["lease"]`.
-        """
-        reply = self.call("lease_take", run=run, holder=holder, hold_s=hold_s, gpus=self.gpu_indices)
-        return msgspec.convert(reply.data["taken_over"], tuple[Lease, ...])
-
-    def leases(self) -> tuple[Lease, ...]:
-        """All leases of this account on the host, oldest first."""
-        return self._typed(tuple[Lease, ...], "lease_list")
-
         """State of a run's keeper, its launches and open undo records, from its files; works when it is dead."""
         return self._typed(KeeperState, "keeper_state", run=run)
 
@@ -354,6 +340,20 @@ class Host(Closely):
     def note_kill(self, run: str, id: str, by: str = "kill") -> None:
         """Tell the keeper, before the kill, that we end this launch: then its end is not taken for a crash."""
         self.call("keeper_note_kill", run=run, id=id, by=by)
+
+    # leases ------------------------------------------------------------------------------------------------------
+
+    def take_lease(self, run: str, holder: str, hold_s: float) -> tuple[Lease, ...]:
+        """Take this target's GPUs for the run, or refresh that; answers the leases of dead runs that were taken over.
+
+        RemoteError busy: another run has one of them; its lease stands in `data["lease"]`.
+        """
+        reply = self.call("lease_take", run=run, holder=holder, hold_s=hold_s, gpus=self.gpu_indices)
+        return msgspec.convert(reply.data["taken_over"], tuple[Lease, ...])
+
+    def leases(self) -> tuple[Lease, ...]:
+        """All leases of this account on the host, oldest first."""
+        return self._typed(tuple[Lease, ...], "lease_list")
 
     # patches -----------------------------------------------------------------------------------------------------
 

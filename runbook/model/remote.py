@@ -279,10 +279,6 @@ class LaunchState(msgspec.Struct, frozen=True, kw_only=True):
     """Variables that `dumps: full` added on the host."""
 
 
-class UndoRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What a patch left on the host so that it can be undone. `folder` also holds a text that says how to do it by hand."""
-
-    id: str
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """Which GPUs of a host (null: all) a run has. `holder` is user@controller; times are host unix seconds.
 
@@ -299,6 +295,10 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     stale: str = ""
 
 
+class UndoRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What a patch left on the host so that it can be undone. `folder` also holds a text that says how to do it by hand."""
+
+    id: str
     run: str
     path: str
     folder: str

@@ -41,10 +41,10 @@ OPS = {
         "launch",
         "launch_state",
     ),
+    "lease": ("lease_take", "lease_list"),
     "modules": ("find_module",),
     "ops_checkpoint": ("checkpoint", "parameters"),
     "undo": ("patch", "restore", "undo_list"),
-    "lease": ("lease_take", "lease_list"),
     "sampler": ("sample",),
     "stacks": ("stacks", "put_py_spy"),
     "collectives": ("collectives",),
@@ -222,6 +222,9 @@ class Helper:
         deadline = time.monotonic() + HURRY_S
         while self._running and time.monotonic() < deadline:
             time.sleep(0.01)
+        lease = sys.modules.get("%s.lease" % __package__)
+        if lease is not None:
+            lease.give_back_ours()
 
 
 def perform(context: Any, op: str, args: Dict[str, Any], blob: bytes) -> Any:
@@ -255,9 +258,6 @@ def hello(helper: Helper, received: float) -> Dict[str, Any]:
         "hostname": os.uname().nodename,
         "user": procs.user_name(os.getuid()),
         "uid": os.getuid(),
-        lease = sys.modules.get("%s.lease" % __package__)
-        if lease is not None:
-            lease.give_back_ours()
         "pid": os.getpid(),
         "start": procs.start_ticks(os.getpid()) or 0,
         "python": sys.executable,
