@@ -16,6 +16,7 @@ import click
 
 from runbook.cli import report, store
 from runbook.cli.profiles import profiles
+from runbook.engine import history
 from runbook.engine.journal import Journal, JournalError, load_events
 from runbook.engine.redact import Mask
 from runbook.engine.runtime import Options, Runtime
@@ -51,6 +52,7 @@ def runtime(
         environ=os.environ,
         clock=clock,
         tensor_diff=functools.partial(tensor_diff, Path(options.dir)),
+        earlier=lambda kin: history.earlier(store.run_folders(), kin),
     )
 
 
@@ -123,4 +125,5 @@ def write(folder: Path, events: list[AnyEvent]) -> None:
     """Write the transcripts."""
     (folder / "transcript.md").write_text(markdown(events), encoding="utf-8")
     (folder / "transcript.html").write_text(html(events), encoding="utf-8")
+    history.keep(folder, events)
     report.at_the_end(folder, events, os.environ)

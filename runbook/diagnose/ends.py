@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runbook.diagnose import words
+from runbook.diagnose import baseline, words
 from runbook.diagnose.motion import Motion
 from runbook.diagnose.phases import READY
 from runbook.diagnose.places import main_stacks
@@ -71,8 +71,8 @@ def slow(view: View) -> Diagnosis | None:
     if not moving:
         return None
     strong = [motion for motion in moving if motion.strong]
-    usual = view.question.usual_s
-    kind = "crawling" if not strong else "late" if usual is not None and view.elapsed_s > usual else "on_track"
+    late = baseline.late(view)
+    kind = "crawling" if not strong else "late" if late else "on_track"
     left = eta_s(view)
     rates = words.rates(moving, min(view.recent_s, view.now - view.samples[0].t))
     phase = view.course.current
@@ -83,12 +83,12 @@ def slow(view: View) -> Diagnosis | None:
         kind=kind,
         confidence="strong" if strong else "likely",
         rule="slow",
-        reason=f"{_still(view, kind)}{where}: {_spoken(rates)}{coming}",
+        reason=f"{_still(view, kind)}{where}: {_spoken(rates)}{coming}{_and(late or baseline.usually(view))}",
         phase=phase,
         progress=dict(rates),
         eta_s=left,
         quiet_s=view.quiet_s,
-        evidence=_moving_evidence(moving, view.recent_s),
+        evidence=(*_moving_evidence(moving, view.recent_s), *baseline.evidence(view)),
         findings=_check_finding(view),
         blind=view.blind(),
         next=("give it more time: a longer `timeout:`",),
@@ -130,7 +130,9 @@ def undecided(view: View) -> Diagnosis | None:
         reason=f"{words.holding_note(view.question, view.elapsed_s)}: {seen}{where}{check}{unseen}{proof}",
         phase=phase,
         quiet_s=quiet,
-        evidence=(Evidence(signal="quiet", value=round(quiet, 3), unit="s"), *_hints(view)) if quiet is not None else (),
+        evidence=(Evidence(signal="quiet", value=round(quiet, 3), unit="s"), *_hints(view), *baseline.evidence(view))
+        if quiet is not None
+        else (),
         findings=_check_finding(view),
         blind=blind,
         next=_next_looks(view, blind)
@@ -198,15 +200,22 @@ def eta_s(view: View) -> float | None:
 
 
 def moved(view: View) -> tuple[str | None, str]:
-    """(phase, what moved last) for people."""
-    phase = view.course.current
+    """(phase, what moved last, and how long it usually takes) for people."""
+    return view.course.current, _last_move(view) + _and(baseline.usually(view))
+
+
+def _and(text: str) -> str:
+    return f"; {text}" if text else ""
+
+
+def _last_move(view: View) -> str:
     if not view.motions:
-        return phase, words.answer(view.checks[-1].answer) if view.checks else "no progress seen yet"
+        return words.answer(view.checks[-1].answer) if view.checks else "no progress seen yet"
     last = view.motions[-1]
     ago = view.now - last.t
     text = words.rates([last], last.seconds)[last.signal] if last.signal in words.BYTE_SIGNALS else words.quote(last.text)
     label = f"{last.signal} {text}" if last.signal in words.BYTE_SIGNALS else text
-    return phase, label if ago < 2 else f"{label} ({format_duration(ago)} ago)"
+    return label if ago < 2 else f"{label} ({format_duration(ago)} ago)"
 
 
 def _spoken(rates: dict[str, str]) -> str:

@@ -7,16 +7,18 @@ from typing import Any
 
 import msgspec
 
+from runbook.diagnose import baseline
 from runbook.engine import names
 from runbook.engine.boxes import Box
 from runbook.engine.runtime import Action, Runtime
 from runbook.engine.watch import pause, watch
 from runbook.hosts.base import CancelToken, Host
 from runbook.model.clock import Clock
-from runbook.model.event import Event, EvidenceSaved, Moved, Owed, Registered, Settled, VarsSet
+from runbook.model.event import Event, EvidenceSaved, Moved, Owed, Registered, Settled, StartMeasured, VarsSet
 from runbook.model.playbook import StepNode
 from runbook.model.profile import Profile
 from runbook.model.units import enc_hook
+from runbook.model.usual import Kin, MeasuredStart, PhaseTime, Usual
 from runbook.model.verdict import Diagnosis
 from runbook.steps.base import Goal, Launched, Patched, RunInfo, Window
 
@@ -107,6 +109,20 @@ class Context:
     def launches(self) -> tuple[Launched, ...]:
         """All servers of this run on this host, oldest first."""
         return tuple(launched for (_, host), launched in self._runtime.state.launches.items() if host == self.target)
+
+    def usual(self, launched: Launched) -> Usual | None:
+        """What earlier starts of the same command took here."""
+        age_s = self.clock.now() + self.host.facts.clock_offset_s - launched.state.started
+        return baseline.usual(self._runtime.earlier(self._kin(launched)), age_s)
+
+    def measured(self, launched: Launched, ready_s: float, phases: Sequence[PhaseTime]) -> None:
+        """Record how long this start took."""
+        start = MeasuredStart(kin=self._kin(launched), ready_s=ready_s, phases=baseline.longest_each(phases))
+        self.emit(StartMeasured(step=self.step, host=self.target, start=start))
+
+    def _kin(self, launched: Launched) -> Kin:
+        gpus = self._runtime.state.gpus.get(self.target, ())
+        return baseline.kin(self.host.facts.hostname, gpus, launched.profile.profile, launched.state.argv)
 
     def patched(self, step: str) -> Patched | None:
         """The patch of that step on this host."""

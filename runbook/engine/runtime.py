@@ -16,6 +16,7 @@ from runbook.model.clock import Clock
 from runbook.model.event import ActionEnded, ActionStarted, Event, Found, HostConnected
 from runbook.model.playbook import BlockNode, Node, Playbook, StepNode, Target
 from runbook.model.profile import Profile
+from runbook.model.usual import Kin, MeasuredStart
 from runbook.model.verdict import Finding
 from runbook.steps.base import RunInfo, Step
 
@@ -27,6 +28,10 @@ TensorDiff = Callable[[str, str, float, float], Any]
 
 def _no_tensor_diff(a: str, b: str, atol: float, rtol: float) -> Any:
     return Unknown("tensor_diff: nothing here can read tensors")
+
+
+def _nothing_earlier(kin: Kin) -> Sequence[MeasuredStart]:
+    return ()
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +66,7 @@ class Runtime:
         clock: Clock,
         tensor_diff: TensorDiff = _no_tensor_diff,
         profiles: Callable[[], Sequence[Profile]] = tuple,
+        earlier: Callable[[Kin], Sequence[MeasuredStart]] = _nothing_earlier,
     ) -> None:
         self.playbook = playbook
         self.options = options
@@ -72,6 +78,7 @@ class Runtime:
         self.environ = environ
         self.clock = clock
         self.tensor_diff = tensor_diff
+        self.earlier = earlier
         self.state = RunState()
         self.cancel = CancelToken()
         self.info = RunInfo(id=options.run, dir=options.dir, suspend_for_s=float(playbook.suspend_for))

@@ -11,6 +11,8 @@ from typing import Any, Generic, TypeVar, Union
 
 import msgspec
 
+from runbook.model.usual import Usual
+
 T = TypeVar("T")
 
 
@@ -89,8 +91,7 @@ class SocketSample(msgspec.Struct, frozen=True, kw_only=True):
     """A TCP socket of the tree, in state LISTEN too. `received`, `sent`: bytes since it was opened, null where the kernel was not asked.
 
     `local` and `peer` are address:port; `state` as in ss (ESTAB, SYN-SENT, CLOSE-WAIT, …); `quiet_s`: since the last byte came.
-    `peer_pid`: the process at the other end when it is on this host and visible. Beyond 200 sockets all others are summed up in one row
-    of state MORE.
+    `peer_pid`: the process at the other end when it is on this host and visible. Beyond 200 all others are one row of state MORE.
     """
 
     pid: int
@@ -390,7 +391,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     consecutive: int = 1
     below: int = 0
     stable_for_s: float = 0.0
-    usual_s: float | None = None
+    usual: Usual | None = None
     stall_after_s: float | None = None
     on_suspect: str = "collect"
     in_flight: int = 0

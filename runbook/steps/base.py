@@ -15,6 +15,7 @@ from runbook.hosts.base import CancelToken, Host, LaunchState, Mark, UndoRecord
 from runbook.model.clock import Clock
 from runbook.model.profile import Profile
 from runbook.model.sample import Question, Sample
+from runbook.model.usual import PhaseTime, Usual
 from runbook.model.verdict import Diagnosis
 
 
@@ -213,6 +214,14 @@ class StepContext(Protocol):
 
     def launches(self) -> tuple[Launched, ...]:
         """All servers of this run on this host, launched or attached, oldest first."""
+        ...
+
+    def usual(self, launched: Launched) -> Usual | None:
+        """What earlier starts of the same command took here; None when none is known."""
+        ...
+
+    def measured(self, launched: Launched, ready_s: float, phases: Sequence[PhaseTime]) -> None:
+        """Record how long this start took, for later ones."""
         ...
 
     def patched(self, step: str) -> Patched | None:

@@ -79,6 +79,7 @@ class State(ServerGoal):
         self.every_s = PACE[0][1]
         self._began = ctx.clock.now()
         self._box_s = ctx.remaining_s()
+        self._usual = ctx.usual(launched)
         self._expect = Expectation(status=launched.profile.health.ready_status)
         health = launched.profile.health
         base = _asked(step.url) or base_url(launched, step.url) if step.url or health.path else None  # some have no HTTP at all
@@ -104,6 +105,7 @@ class State(ServerGoal):
             final=final,
             expect=self._expect,
             path=self._checks.path if self._checks is not None else "",
+            usual=self._usual,
             stall_after_s=seconds_or_auto(self._step.stall_after),
             on_suspect=self._step.on_suspect,
             ranks=self._launched.ranks,

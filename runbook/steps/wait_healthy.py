@@ -8,8 +8,10 @@ from typing import Annotated, Any, ClassVar, Union
 import msgspec
 from msgspec import Meta
 
+from runbook.diagnose import ends
 from runbook.diagnose.lines import TimedLine, log_lines, matcher
 from runbook.diagnose.phases import rank_number, table, track
+from runbook.diagnose.view import View
 from runbook.lang.expressions import Unknown
 from runbook.model.fields import LaunchRef, Regex
 from runbook.model.profile import Profile
@@ -18,6 +20,7 @@ from runbook.steps.base import Launched, RankPhase, Step, StepContext, StepResul
 from runbook.steps.checking import Checks
 from runbook.steps.identity import identify
 from runbook.steps.patience import OnSuspect, StallAfter, bad_duration, seconds_or_auto
+from runbook.steps.starting import Starting
 from runbook.steps.watching import ServerGoal, Watched, bare_sample, base_url, plain
 
 
@@ -43,7 +46,8 @@ class WaitHealthy(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     SUSPENDS: ClassVar[bool] = True
     RESULTS: ClassVar[dict[str, str]] = {
         "ready_after": "seconds from the launch (of a bare `url`: from the step's start) to the first good answer",
-        "phases": "phases of the start: name, start and seconds (counted from the launch), ranks",
+        "phases": "phases of the start: name, start and seconds (counted from the launch), quiet (longest time without progress), ranks",
+        "usual": "what earlier starts of this command took here: runs, and shortest_s, median_s, longest_s of `ready` and each of `phases`",
         "checks": "count, and of the last one: outcome, status, latency, body_bytes",
         "server_info": "what the server says about itself",
         "diagnosis": "the verdict with its evidence",
@@ -93,11 +97,14 @@ class WaitHealthy(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         finally:
             goal.close()
         info: Any = Unknown("the server is not ready")
+        took = ""
         if diagnosis.verdict == "passed":
             info, mismatch = identify(ctx, launched, base, self.expect.info)
+            took = "" if mismatch else goal.took()
             diagnosis = mismatch or diagnosis
         fields = {**goal.results(), "server_info": info, "diagnosis": plain(diagnosis)}
-        return StepResult(verdict=diagnosis.verdict, kind=diagnosis.kind, reason=diagnosis.reason, diagnosis=diagnosis, fields=fields)
+        reason = diagnosis.reason + took
+        return StepResult(verdict=diagnosis.verdict, kind=diagnosis.kind, reason=reason, diagnosis=diagnosis, fields=fields)
 
 
 class Healthy(ServerGoal):
@@ -124,6 +131,7 @@ class Healthy(ServerGoal):
         self.every_s = self._checks.pace()
         self._box_s = ctx.remaining_s()
         self._ranks_known = launched.ranks if launched else None
+        self._starting = Starting(ctx, launched)
         self._marks: list[TimedLine] = []
         self._ranks: list[RankPhase] = []
 
@@ -148,12 +156,24 @@ class Healthy(ServerGoal):
             final=final,
             expect=self._expect,
             path=self._checks.path,
+            usual=self._starting.usual,
             consecutive=self._step.consecutive,
             stall_after_s=seconds_or_auto(self._step.stall_after),
             on_suspect=self._step.on_suspect,
             ranks=self._ranks_known,
             limited_by=self._ctx.limited_by(),
         )
+
+    def moved(self, samples: Sequence[Sample]) -> tuple[str | None, str]:
+        """Phase, and what moved last; its silences are noted on the way."""
+        view = View(samples, self.profile, self.question(False), samples[-1].t)
+        self._starting.look(view)
+        return ends.moved(view)
+
+    def took(self) -> str:
+        """Record how long the start took, and say it."""
+        results = self.results()
+        return self._starting.ready(results["ready_after"], results["phases"], self._checks.count)
 
     def rank_phases(self) -> Sequence[RankPhase]:
         """Phases that each rank entered and left."""
@@ -175,7 +195,10 @@ class Healthy(ServerGoal):
             "body_bytes": last.body_bytes if last else None,
         }
         good = round(good_at - self._origin, 3) if good_at is not None else Unknown("it never answered as expected")
-        return {"ready_after": good, "phases": table(track(self._marks), self._origin), "checks": checks}
+        phases = self._starting.with_silences(table(track(self._marks), self._origin))
+        usual = self._starting.usual
+        known = plain(usual) if usual is not None else Unknown("no earlier start of this command is known here")
+        return {"ready_after": good, "phases": phases, "usual": known, "checks": checks}
 
 
 def _rank_phases(lines: Sequence[TimedLine]) -> Iterator[RankPhase]:

@@ -27,9 +27,15 @@ from runbook.model.sample import (
     Seen,
     ThreadSample,
 )
+from runbook.model.usual import Range, Usual
 from runbook.model.verdict import EXIT_CODES
 from tests.diagnose.stories import GENERIC, READY, SGLANG, T0, WEIGHTS, shard
 
+EARLIER = Usual(
+    age_s=40.0,
+    ready=Range(name="ready", runs=2, shortest_s=20.0, median_s=25.0, longest_s=30.0),
+    phases=(Range(name="weights", runs=2, shortest_s=1.0, median_s=2.0, longest_s=3.0, quiet_s=1.0),),
+)
 SOURCES = ("processes", "exit", "log", "check", "listeners", "gpus", "pressure", "link")
 LINES = [
     *WEIGHTS.splitlines(),
@@ -181,11 +187,12 @@ def questions(draw: st.DrawFn) -> Question:
         consecutive=draw(st.integers(0, 3)),
         below=draw(small),
         stable_for_s=draw(st.sampled_from([0.0, 3.0])),
-        usual_s=draw(st.sampled_from([None, 1.0])),
+        usual=draw(st.sampled_from([None, EARLIER])),
     )
 
 
 profiles = st.sampled_from([SGLANG, GENERIC])
+ALL_BUT_THE_PROSE = ("verdict", "rule", "confidence", "phase", "progress", "eta_s", "quiet_s", "culprit")
 
 
 @SETTINGS
@@ -195,6 +202,19 @@ def test_judge_never_raises_and_answers_at_the_end(samples, profile, question) -
     assert verdict is None or verdict.verdict in EXIT_CODES
     assert not question.final or verdict is not None
     moved(samples, profile, question, samples[-1].t)
+
+
+@SETTINGS
+@given(histories(), profiles, questions())
+def test_what_earlier_starts_took_proves_nothing(samples, profile, question) -> None:
+    """It tells late from on_track of what is slow anyway."""
+    asked = [msgspec.structs.replace(question, usual=usual) for usual in (None, EARLIER)]
+    one, other = (judge(samples, profile, each, samples[-1].t) for each in asked)
+    if one is None or other is None:
+        assert one is other
+        return
+    assert all(getattr(one, name) == getattr(other, name) for name in ALL_BUT_THE_PROSE)
+    assert one.kind == other.kind or (one.kind, other.kind) == ("on_track", "late")
 
 
 @SETTINGS

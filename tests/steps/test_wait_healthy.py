@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from runbook.diagnose.baseline import kin, usual
 from runbook.lang.expressions import Unknown
 from runbook.model.sample import Seen
+from runbook.model.usual import MeasuredStart
 from runbook.steps.wait_healthy import ExpectHealthy, WaitHealthy
 from tests.steps.serving import Serving, free_port, plain_server, serving
 from tests.support.context import LocalContext
@@ -140,3 +142,18 @@ def test_check_mode_asks_nothing(local_host, tmp_path) -> None:
 )
 def test_mistakes_are_found_before_anything_runs(step: WaitHealthy, where: str) -> None:
     assert [problem[0] for problem in step.problems()] == [where]
+
+
+@pytest.mark.slow
+def test_a_start_is_measured_and_told_beside_earlier_ones(serving):
+    """From the launch to the first good answer, its phases with their silences; a wait on what was up already measures nothing."""
+    first = serving.launch("--load", "2").do("up", WaitHealthy(server="server"))
+    ((ready_s, phases),) = serving.ctx.took
+    assert ready_s == first.fields["ready_after"] > 2 and "usually" not in first.reason
+    weights = next(phase for phase in phases if phase.name == "weights")
+    assert 0.5 < weights.seconds < ready_s and weights.quiet_s is not None and weights.quiet_s < weights.seconds
+    assert isinstance(first.fields["usual"], Unknown)
+    serving.ctx.known_times = usual([MeasuredStart(kin=kin("h", (), "sglang", ()), ready_s=ready_s, phases=phases)], age_s=0.0)
+    again = serving.do("again", WaitHealthy(server="server"))
+    assert again.verdict == "passed" and again.fields["usual"]["ready"]["longest_s"] == ready_s
+    assert len(serving.ctx.took) == 1, "it was up already"

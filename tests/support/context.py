@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +20,7 @@ from runbook.model.clock import Clock, SystemClock
 from runbook.model.event import Event
 from runbook.model.profile import Profile
 from runbook.model.sample import Sample
+from runbook.model.usual import PhaseTime, Usual
 from runbook.model.verdict import Diagnosis
 from runbook.steps.base import Goal, Launched, Patched, RunInfo, Step, StepResult, Window
 
@@ -93,6 +94,8 @@ class LocalContext:
         self.samples: list[Sample] = []
         self.events: list[Event] = []
         self.set: dict[str, Any] = {}
+        self.known_times: Usual | None = None
+        self.took: list[tuple[float, tuple[PhaseTime, ...]]] = []
 
     # what tests call ---------------------------------------------------------------------------------------------
 
@@ -192,6 +195,14 @@ class LocalContext:
     def launches(self) -> tuple[Launched, ...]:
         """All launches."""
         return tuple(thing for (kind, _), thing in self.kept.items() if kind is Launched)
+
+    def usual(self, launched: Launched) -> Usual | None:
+        """What the test says."""
+        return self.known_times
+
+    def measured(self, launched: Launched, ready_s: float, phases: Sequence[PhaseTime]) -> None:
+        """Keep it."""
+        self.took.append((ready_s, tuple(phases)))
 
     def patched(self, step: str) -> Patched | None:
         """The patch of that step."""
