@@ -16,7 +16,7 @@ from runbook.lang.yaml_build import Builder, Refused
 from runbook.lang.yaml_syntax import syntax_problem
 from runbook.model.diagnostic import Diagnostic, Span
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's parser where PyYAML was built with it; elsewhere the slower one, with the same events."""
 
 
@@ -29,7 +29,7 @@ def load(source: bytes | str, file: str) -> tuple[Document | None, list[Diagnost
     if isinstance(text, Diagnostic):
         return None, [text]
     builder = Builder(file, text)
-    parser = _LOADER(text)
+    parser = PARSER(text)
     try:
         while parser.check_event():
             builder.take(parser.get_event())
