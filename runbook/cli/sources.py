@@ -6,14 +6,17 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from runbook.cli.profiles import profiles
 from runbook.cli.text_checks import text_problems
 from runbook.model.diagnostic import Diagnostic, Severity
-from runbook.model.playbook import Playbook
+from runbook.model.playbook import Playbook, Target
+
+if TYPE_CHECKING:
+    from runbook.hosts.inventory import Entry
 
 PACKAGE = Path(__file__).resolve().parents[1]
 MOST_BYTES = 16 * 2**20
@@ -102,7 +105,7 @@ def load_with(name: str, overrides: Mapping[str, Any], roles: Mapping[str, Seque
         hosts=list(hosts),
         overrides=overrides,
         roles=roles,
-        host_vars={name for vars in hosts.values() for name in vars},
+        host_vars={name for entry in hosts.values() for name in entry.vars},
         read=read_bounded,
     )
     wrong += text_problems(playbook) if playbook else []
@@ -110,25 +113,33 @@ def load_with(name: str, overrides: Mapping[str, Any], roles: Mapping[str, Seque
     return (None if bad or playbook is None else with_host_vars(playbook, hosts)), wrong + found, file
 
 
-def read_inventory() -> tuple[dict[str, dict[str, Any]], list[Diagnostic]]:
-    """The names of hosts.yaml with their variables, and what is wrong with the file."""
+def read_inventory() -> tuple[dict[str, Entry], list[Diagnostic]]:
+    """The hosts of hosts.yaml, and what is wrong with the file."""
     from runbook.hosts.inventory import BadInventory, load
 
     try:
-        return {name: entry.vars for name, entry in load().hosts.items()}, []
+        return load().hosts, []
     except BadInventory as problem:
         return {}, [problem.diagnostic]
 
 
-def with_host_vars(playbook: Playbook, hosts: Mapping[str, Mapping[str, Any]]) -> Playbook:
-    """Each target with the variables that hosts.yaml gives to its name; those of the playbook's own entry win."""
+def with_host_vars(playbook: Playbook, hosts: Mapping[str, Entry]) -> Playbook:
+    """Each target with what hosts.yaml says of its name: variables, where the playbook's own win; rules and marks, where both count."""
     from msgspec.structs import replace
 
-    known = {
-        role: tuple(replace(target, vars={**hosts.get(target.target, {}), **target.vars}) for target in targets)
-        for role, targets in playbook.hosts.items()
-    }
-    return replace(playbook, hosts=known)
+    def known(target: Target) -> Target:
+        entry = hosts.get(target.target)
+        if entry is None:
+            return target
+        return replace(
+            target,
+            vars={**entry.vars, **target.vars},
+            protect=tuple(dict.fromkeys((*entry.protect, *target.protect))),
+            production=entry.production or target.production,
+            shared=entry.shared or target.shared,
+        )
+
+    return replace(playbook, hosts={role: tuple(map(known, targets)) for role, targets in playbook.hosts.items()})
 
 
 def source_texts(diagnostics: Sequence[Diagnostic]) -> dict[str, str]:

@@ -135,6 +135,8 @@ class Host(Closely):
         **args: Any,
     ) -> Reply:
         """A raw operation of the helper (docs/reference/helper.md)."""
+        if self.protect and op in GUARDED:
+            args["protect"] = self.protect
         return self.transport.call(op, args, blob, timeout_s=timeout_s, cancel=self.cancel, on_event=on_event)
 
     def _typed(self, kind: Any, op: str, /, *, timeout_s: float = 30.0, **args: Any) -> Any:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
+
 from runbook.hosts.base import CancelToken, Host, LinkLost, NoPython, ResolveFailed
 from runbook.hosts.bounded import bounded
 from runbook.hosts.hops import MOST_HANDSHAKES, Shared, acquired
@@ -49,6 +51,12 @@ def connect(
     """
     inventory = load(cwd, env)
     place = inventory.place(target)
+    host = _connect_place(place, inventory, clock, cancel, note, env.get(CONFIG_VARIABLE, ""))
+    host.protect = [msgspec.to_builtins(rule) for rule in place.protect]
+    return host
+
+
+def _connect_place(place: Place, inventory: Inventory, clock: Clock, cancel: CancelToken | None, note: Note, config: str) -> Host:
     if place.kind == "local":
         return _connect_local(place, cancel)
     config = env.get(CONFIG_VARIABLE, "")

@@ -4,6 +4,7 @@ hosts.yaml stands in the working folder or in `$XDG_CONFIG_HOME/runbook/`; of tw
 
     hosts:
       big-box: {host: gpu7.lab, user: me, port: 2222, via: docker exec -i sglang, python: /opt/conda/bin/python, gpus: [0, 1]}
+      shared-box: {host: gpu8.lab, shared: true, protect: [{user: alice}, {port: 9090, why: monitoring}, {file: /opt/sglang/*}]}
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import msgspec
 
 from runbook.hosts.base import ResolveFailed
 from runbook.model.diagnostic import Diagnostic, Span
-from runbook.model.playbook import Target
+from runbook.model.playbook import Protect, Target
 
 FILE = "hosts.yaml"
 
@@ -34,6 +35,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     python: str = ""
     gpus: Union[list[int], None] = None
     vars: dict[str, Any] = {}
+    protect: tuple[Protect, ...] = ()
+    production: bool = False
+    shared: bool = False
 
 
 class LabState(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +61,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     python: str = ""
     gpus: Union[list[int], None] = None
     vars: dict[str, Any] = {}
+    protect: tuple[Protect, ...] = ()
 
 
 class Inventory:
@@ -84,6 +89,7 @@ class Inventory:
             python=target.python or entry.python,
             gpus=target.gpus if target.gpus is not None else entry.gpus,
             vars={**entry.vars, **target.vars},
+            protect=tuple(dict.fromkeys((*entry.protect, *target.protect))),
         )
 
 
@@ -140,6 +146,10 @@ def read_hosts(path: Path) -> dict[str, Entry]:
             hosts[name] = msgspec.convert({} if value is None else value, Entry)
         except msgspec.ValidationError as error:
             raise BadInventory(document.span(("hosts", name)), f"host `{name}`: {_plain(error)}", _FIELDS) from None
+        for index, rule in enumerate(hosts[name].protect):
+            if fault := rule.fault():
+                hint = "write for example `protect: [{user: alice, why: her training}, {file: /opt/sglang/*}]`"
+                raise BadInventory(document.span(("hosts", name, "protect", index)), f"host `{name}`: {fault}", hint)
     return hosts
 
 

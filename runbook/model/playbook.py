@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Union
 
 import msgspec
@@ -10,10 +11,38 @@ from runbook.model.diagnostic import Span
 from runbook.model.units import Duration, Size
 
 
+class Protect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What runbook must leave alone on a host: processes that are never ended (all keys hold), or files that are never written.
+
+    `title` and `cmdline` are regular expressions; `port` and `pid_file` name a service: all that it started counts. `file` is a glob.
+    """
+
+    user: str = ""
+    title: str = ""
+    cmdline: str = ""
+    port: Union[int, None] = None
+    pid_file: str = ""
+    file: str = ""
+    why: str = ""
+
+    def fault(self) -> str:
+        """What is wrong with the rule; empty when nothing is."""
+        about_processes = any((self.user, self.title, self.cmdline, self.port is not None, self.pid_file))
+        if about_processes == bool(self.file):
+            return "a rule of `protect:` is about processes (user, title, cmdline, port, pid_file) or about a `file:`"
+        for key, text in (("title", self.title), ("cmdline", self.cmdline)):
+            try:
+                re.compile(text)
+            except re.error as error:
+                return f"`{key}: {text}` of a rule of `protect:` is no regular expression: {error}"
+        return ""
+
+
 class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One place to run on: an inventory name, ssh alias, user@host[:port], `local` or `lab`, and how to get in there.
 
-    `via` is a command prefix put before the helper's interpreter, as in `sudo -n -u svc`.
+    `via` is a command prefix put before the helper's interpreter, as in `sudo -n -u svc`. On a host that is marked `production` or
+    `shared`, what others would notice has to be confirmed.
     """
 
     target: str
@@ -21,13 +50,18 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     python: str = ""
     gpus: list[int] | None = None
     vars: dict[str, Any] = {}
+    protect: tuple[Protect, ...] = ()
+    production: bool = False
+    shared: bool = False
 
 
 class Secret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A secret by name; its value comes from the environment of the controller."""
+    """A secret by name. Its value comes from the environment of the controller, else from a file or from what a command prints there."""
 
     name: str
     required: bool = False
+    file: str = ""
+    command: list[str] = []
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,6 +71,24 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     every: Duration = Duration(10)
     until: str | None = None
     verdicts: tuple[str, ...] = ("failed", "undecided", "unreachable", "resource_held")
+
+
+class Input(msgspec.Struct, frozen=True, kw_only=True):
+    """A declared input: what it must be, and its default unless it is required."""
+
+    type: str = "any"
+    default: Any = None
+    required: bool = True
+    choices: list[Any] = []
+    help: str = ""
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a variable has a value from: kind input, vars or vars_files; the value as it is written there."""
+
+    kind: str
+    value: Any
+    span: Span
 
 
 class Common(msgspec.Struct, frozen=True, kw_only=True):

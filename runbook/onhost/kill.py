@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 from . import procs
 from .errors import OpError
 from .ladder import parse_ladder
+from .protect import refuse_processes
 
 POLL_S = 0.02  # where the kernel has no pidfd
 
@@ -80,6 +81,7 @@ def kill(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any], b
     targets = [Target(int(pid), int(start)) for pid, start in args["targets"]]
     try:
         _refuse_our_own(targets, ctx.scope)
+        refuse_processes(targets, args.get("protect") or [])
         signals: List[Dict[str, Any]] = []
         began = time.monotonic()
         remaining = [target for target in targets if not target.is_gone()]

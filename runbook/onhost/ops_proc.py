@@ -9,14 +9,15 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 from . import procs
 from .kill import kill
 from .listeners import listeners
+from .protect import Rules
 
 _GPU_DEVICE = re.compile(r"/dev/nvidia(\d+)$")
 
 
 def processes(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[List[Dict[str, Any]], bytes]:
-    """Every visible process. `run` is the caller's own run, whose processes are not protected from it."""
+    """Every visible process. `run` is the caller's own run, whose processes are not protected from it; `protect`: the user's rules."""
     everything = procs.process_table()
-    facts = Surroundings(ctx.state_dir, args.get("run") or "", everything)
+    facts = Surroundings(ctx.state_dir, args.get("run") or "", everything, args.get("protect") or [])
     shown = procs.visible(everything, ctx.scope)
     rows = (row(stat, facts) for _, stat in sorted(shown.items()))
     return [found for found in rows if found is not None], b""
@@ -65,7 +66,7 @@ def row(stat: procs.Stat, facts: Surroundings) -> Optional[Dict[str, Any]]:
         return None
     raw = _careful(stat, procs.cmdline)
     marker = _careful(stat, lambda pid: procs.environ_value(pid, "RUNBOOK_RUN"))
-    title = procs.title_of(stat.comm, raw)
+    title, user, argv = procs.title_of(stat.comm, raw), facts.user(ids[1]), procs.split_cmdline(raw)
     return {
         "pid": stat.pid,
         "start": stat.start,
@@ -73,17 +74,17 @@ def row(stat: procs.Stat, facts: Surroundings) -> Optional[Dict[str, Any]]:
         "pgid": stat.pgid,
         "sid": stat.sid,
         "uid": ids[1],
-        "user": facts.user(ids[1]),
+        "user": user,
         "state": stat.state,
         "comm": stat.comm,
-        "argv": procs.split_cmdline(raw),
+        "argv": argv,
         "title": title,
         "rss": stat.rss,
         "age_s": procs.age_s(stat, facts.uptime),
         "cwd": procs.read_link("/proc/%d/cwd" % stat.pid),
         "run": marker,
         "gpus": sorted(gpu_devices(stat.pid)) if facts.has_gpus else [],
-        "protected": protection(stat, ids[1], marker, facts),
+        "protected": facts.rules.why(stat.pid, user, title, argv) or protection(stat, ids[1], marker, facts),
     }
 
 

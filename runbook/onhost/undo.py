@@ -2,13 +2,14 @@
 
 from typing import Any, Dict, List, Tuple
 
-from . import keeper_link, keeper_ops, patches
+from . import keeper_link, keeper_ops, patches, protect
 from .runfolder import RunFolder
 
 
 def patch(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any], bytes]:
     """Replace a file's bytes by `blob`. The keeper knows of the undo record before the file changes."""
     folder = RunFolder(ctx.state_dir, args["run"])
+    protect.refuse_file(args["path"], args.get("protect") or [])
     keeper_ops.ensure(folder)
 
     def announce() -> None:

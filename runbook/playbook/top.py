@@ -80,6 +80,9 @@ def _target(problems: Problems, item: Any, path: Path) -> Target | None:
     except msgspec.ValidationError:
         return None  # the shape of the top level is checked apart, and says so with its place
     _check_target(problems, target.target, (*path, "target"))
+    for index, rule in enumerate(target.protect):
+        if fault := rule.fault():
+            problems.add("bad-rule", fault, (*path, "protect", index), "write for example `{user: alice}` or `{file: /opt/sglang/*}`")
     return target
 
 
