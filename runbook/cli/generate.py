@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from runbook.cli.sources import PACKAGE
-from runbook.model.answer import InvalidAnswer, RunAnswer
+from runbook.model.answer import EventsPage, InvalidAnswer, RunAnswer, StandsAt
 from runbook.model.event import AnyEvent
 from runbook.playbook.reference import steps_page
 from runbook.playbook.schema import DIALECT, playbook_schema, profile_schema
@@ -40,8 +40,8 @@ def events_schema() -> dict[str, Any]:
 
 
 def run_schema() -> dict[str, Any]:
-    """What `run`, `show` and `cancel` print with `--json`: a run, or why nothing ran."""
-    forms, defs = msgspec.json.schema_components([RunAnswer, InvalidAnswer], ref_template="#/$defs/{name}")
+    """What `run`, `show` and `cancel` print with `--json`: a run, where one stands, some of its events, or why nothing ran."""
+    forms, defs = msgspec.json.schema_components([RunAnswer, StandsAt, EventsPage, InvalidAnswer], ref_template="#/$defs/{name}")
     return {"$schema": DIALECT, "title": "the answer of runbook run --json", "anyOf": list(forms), "$defs": defs}
 
 

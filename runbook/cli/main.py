@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import click
@@ -38,7 +38,8 @@ COMMANDS: dict[str, Entry] = {
     "report": Entry("report", "Write a run as Markdown, HTML, JUnit, JSON, a trace or a zip."),
     "judge": Entry("judge", "Derive the verdicts of a recorded run again; show the rules' trail."),
     "compare": Entry("compare", "Show what differs between two runs, or a run and the last good ones."),
-    "cancel": Entry("cancel", "End a suspended run: its cleanup, then what is still owed."),
+    "wait": Entry("wait", "Wait for a run of another process, and answer as it does."),
+    "cancel": Entry("cancel", "End a run from anywhere: its cleanup, then what is still owed."),
     "restore": Entry("restore", "Undo patches: of a run, or all that are open on a host."),
     "post": Entry("post", "Post a run's transcript to a ticket; a second post changes the first."),
     "redact": Entry("redact", "Mask what looks like a secret in a file or a run, and report it."),
@@ -85,8 +86,8 @@ class LazyGroup(click.Group):
 EPILOG = """\b
 Exit codes: 0 passed, 1 failed, 2 invalid, 3 hung, 4 slow, 5 crashed,
 6 unreachable, 7 wrong check or server or invalid experiment, 8 resource
-held or refused, 9 undecided, 70 error (a bug in runbook), 130 interrupted
-(143 by SIGTERM)."""
+held or refused, 9 undecided, 70 error (a bug in runbook), 75 still running,
+130 interrupted (143 by SIGTERM, 129 by a closed terminal)."""
 
 
 @click.command(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
@@ -114,8 +115,13 @@ def leave(code: int) -> NoReturn:
 
 def exit_code(argv: list[str]) -> int:
     """Run one command line and answer its exit code; nothing escapes as a traceback."""
+    return guarded(lambda: app.main(args=argv, prog_name="runbook", standalone_mode=False), argv)
+
+
+def guarded(act: Callable[[], Any], argv: list[str]) -> int:
+    """The exit code of what a command line stands for: its answer, or that of how it failed, which is told on stderr."""
     try:
-        answer: Any = app.main(args=argv, prog_name="runbook", standalone_mode=False)
+        answer = act()
         sys.stdout.flush()
         return answer if isinstance(answer, int) else 0
     except click.exceptions.Exit as stop:

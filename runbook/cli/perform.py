@@ -39,6 +39,7 @@ def runtime(
         journal = Journal(Path(options.dir), clock, Mask(secrets), first=first)
     except JournalError as problem:
         raise click.UsageError(f"{problem}: name another folder with --out, or set XDG_STATE_HOME") from problem
+    (journal.folder / store.ANSWER).unlink(missing_ok=True)
     known = profiles(str(Path(cwd or "") / playbook.file))
     return Runtime(
         playbook=playbook,
@@ -80,14 +81,13 @@ def connect(clock: Clock, cwd: Path | None, target: Target, cancel: CancelToken,
 def controller() -> dict[str, Any]:
     """Who runs this run, and where: enough to tell later whether it still lives, and to find its hosts again."""
     stat = Path("/proc/self/stat")
-    boot = Path("/proc/sys/kernel/random/boot_id")
     return {
         "host": socket.gethostname(),
         "user": getpass.getuser(),
         "cwd": os.getcwd(),
         "pid": os.getpid(),
         "start": int(stat.read_text().rpartition(")")[2].split()[19]) if stat.exists() else None,
-        "boot_id": boot.read_text().strip() if boot.exists() else None,
+        "boot_id": store.boot_id(),
     }
 
 
@@ -106,7 +106,7 @@ def leave(options: Options, as_json: bool, left: list[str]) -> None:
 
 
 def finish(folder: Path, as_json: bool, tickets: Sequence[str] = ()) -> int:
-    """Write the transcripts and post them; print the object or where they are; answer the exit code."""
+    """Write the transcripts and post them, then the answer; print it or where they are; answer the exit code."""
     events = load_events(folder)
     write(folder, events)
     answer = summary(events, str(folder), store.transcripts(folder))
@@ -114,10 +114,9 @@ def finish(folder: Path, as_json: bool, tickets: Sequence[str] = ()) -> int:
         from runbook.cli.post_at_end import post_all
 
         answer["posts"] = post_all(folder, tickets, os.environ)
-    if as_json:
-        click.echo(json.dumps(answer, ensure_ascii=False))
-    else:
-        click.echo(f"transcript: {folder / 'transcript.html'}")
+    text = json.dumps(answer, ensure_ascii=False)
+    store.save_answer(folder, text)
+    click.echo(text if as_json else f"transcript: {folder / 'transcript.html'}")
     return int(answer["exit_code"])
 
 

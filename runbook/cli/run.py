@@ -11,7 +11,7 @@ import click
 
 from runbook.cli import load, sources, store
 from runbook.cli.run_options import Choice, options
-from runbook.model.clock import SystemClock
+from runbook.model.clock import Clock, SystemClock
 from runbook.model.verdict import EXIT_CODES
 
 
@@ -22,28 +22,43 @@ def command(**chosen: Any) -> int:
     """Run PLAYBOOK and answer with a verdict and its evidence.
 
     Progress goes to stderr, the transcript into the run's folder. `validate` tells what is wrong with a playbook without running it.
+    With --wait-for or --detach the run goes on whatever becomes of this command and its terminal: `wait`, `show` and `cancel` take its id.
     """
     choice = Choice(**chosen)
+    if choice.detach and choice.wait_for is not None:
+        raise click.UsageError("--detach and --wait-for exclude each other: both leave the run alone, and --detach follows it for no time")
     loaded = load.load(choice.playbook, choice.roles, choice.overrides)
     if not loaded.ok or loaded.playbook is None:
         return refuse(loaded, choice.as_json)
-    return perform_run(choice, loaded)
+    if loaded.diagnostics:
+        show_problems(loaded)
+    clock = SystemClock()
+    place = store.fresh_place(clock.now(), choice.out)
+    if choice.detach or choice.wait_for is not None:
+        return leave_alone(choice, loaded, place, clock)
+    return perform_run(choice, loaded, place, clock)
 
 
-def perform_run(choice: Choice, loaded: load.Loaded) -> int:
+def leave_alone(choice: Choice, loaded: load.Loaded, place: store.Place, clock: Clock) -> int:
+    """Run what is loaded in a worker; follow it for as long as was asked for."""
+    from runbook.cli import attend, worker
+    from runbook.render.story import tell
+
+    pid = worker.start(place.folder, lambda: perform_run(choice, loaded, place, clock, quiet=True))
+    events = worker.first_events(place.folder, pid, clock)
+    if choice.wait_for is None:
+        return attend.tell_begun(tell(events), place, choice.as_json)
+    return attend.attend(place.folder, clock, as_json=choice.as_json, for_s=choice.wait_for, from_start=True)
+
+
+def perform_run(choice: Choice, loaded: load.Loaded, place: store.Place, clock: Clock, *, quiet: bool = False) -> int:
     """Run what is loaded in this process, to its end or suspension; answer the exit code."""
     assert loaded.playbook is not None
     from runbook.cli import live, perform
     from runbook.engine.execute import execute
     from runbook.engine.runtime import Options
 
-    if loaded.diagnostics:
-        show_problems(loaded)
-    clock = SystemClock()
-    run = store.fresh_id(clock.now())
-    folder = (choice.out or store.runs_folder() / run).absolute()
-    if (folder / "events.jsonl").exists():
-        raise click.UsageError(f"{folder} holds a run already: name another folder")
+    run, folder = place
     asked = Options(
         run=run,
         dir=str(folder),
@@ -54,7 +69,9 @@ def perform_run(choice: Choice, loaded: load.Loaded) -> int:
         argv=sys.argv[1:],
     )
     runtime = perform.runtime(loaded.playbook, asked, loaded.secrets, clock)
-    with live.follower(clock, quiet=False) as follower:
+    store.remember(place)
+    with store.hold(folder, perform.controller()), live.follower(clock, quiet=quiet) as follower:
+        runtime.journal.follow(live.let_go_of_terminal)
         runtime.journal.follow(follower.follow)
         ended = execute(runtime, functools.partial(perform.leave, asked, choice.as_json), perform.controller())
     code = perform.finish(folder, choice.as_json, () if choice.check or choice.no_post else loaded.playbook.post)

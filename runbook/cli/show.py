@@ -13,13 +13,13 @@ import click
 from runbook.cli import store
 from runbook.cli.report import find
 from runbook.engine.journal import JournalError
-from runbook.engine.recording import load_recording
+from runbook.engine.recording import glance, load_recording
 from runbook.model.clock import SystemClock
 from runbook.model.event import AnyEvent
 from runbook.model.verdict import EXIT_CODES
 from runbook.render.lines import Lines
 from runbook.render.markdown import markdown
-from runbook.render.story import tell
+from runbook.render.story import Story, tell
 from runbook.render.summary import running, summary
 
 STALE = {
@@ -36,13 +36,18 @@ STALE = {
     "--explain", "explained", is_flag=True, help="Explain the verdict in plain words: what it rests on, how sure it is, what to do."
 )
 @click.option("-f", "--follow", "following", is_flag=True, help="Go on showing until the run ends; Ctrl-C leaves it alone.")
-def command(run: str, as_json: bool, as_markdown: bool, explained: bool, following: bool) -> int:
+@click.option("--cursor", type=click.IntRange(min=0), help="With --json: the events from this line of the journal on, and the next cursor.")
+def command(run: str, as_json: bool, as_markdown: bool, explained: bool, following: bool, cursor: int | None) -> int:
     """Show RUN (an id, its beginning, `last`, a folder, or an events.jsonl)."""
     folder, file = find(run)
     if following:
         if as_json or as_markdown or explained:
             raise click.UsageError("--follow shows the events as they come: it goes with none of --json, --md and --explain")
         return _follow(folder, file)
+    if cursor is not None:
+        if not as_json or as_markdown or explained:
+            raise click.UsageError("--cursor is for programs: it goes with --json, and with none of --md and --explain")
+        return _page(folder, file, cursor)
     try:
         events = load_recording(folder, file)
     except JournalError as problem:
@@ -55,8 +60,11 @@ def command(run: str, as_json: bool, as_markdown: bool, explained: bool, followi
         click.echo(_explanation(events), nl=False)
     else:
         _replay(events)
-        if stale := store.stale(tell(events), SystemClock().now()):
-            click.echo(f"{STALE[stale]}; `runbook cancel {folder.name}` makes sure and ends the run")
+        story = tell(events)
+        if stale := store.stale(story, SystemClock().now()):
+            click.echo(_behind(story, stale))
+        elif story.header is not None and story.state == "running":
+            click.echo(f"\nit goes on: `runbook wait {story.header.run}` waits for its answer, `runbook cancel {story.header.run}` ends it")
         if (folder / store.POSTS).exists():
             from runbook.cli.post_at_end import line, read_posts
 
@@ -69,8 +77,28 @@ def command(run: str, as_json: bool, as_markdown: bool, explained: bool, followi
 def _follow(folder: Path, file: str) -> int:
     from runbook.cli.follow import follow
 
-    if stale := follow(folder, file, SystemClock()):
-        click.echo(f"{STALE[stale]}; `runbook cancel {folder.name}` makes sure and ends the run")
+    seen = follow(folder, file, SystemClock())
+    if seen.stale:
+        click.echo(_behind(seen.story, seen.stale))
+    return EXIT_CODES["passed"]
+
+
+def _behind(story: Story, stale: str) -> str:
+    return f"{STALE[stale]}; `runbook cancel {story.header.run if story.header else 'RUN'}` makes sure and ends the run"
+
+
+def _page(folder: Path, file: str, cursor: int) -> int:
+    from runbook.render.cursor import page
+
+    try:
+        story = tell(glance(folder, file))
+        with (folder / file).open("rb") as lines:
+            found = page(lines, cursor, file)
+    except (JournalError, OSError) as problem:
+        raise click.UsageError(f"{folder / file}: {problem}") from problem
+    run = story.header.run if story.header else None
+    where = {"run": run, "state": story.state, "stale": store.stale(story, SystemClock().now())}
+    click.echo(json.dumps({**where, **found}, ensure_ascii=False))
     return EXIT_CODES["passed"]
 
 

@@ -103,12 +103,17 @@ def stale(story: Story, now: float) -> str | None:
 
 
 @contextlib.contextmanager
-def hold(folder: Path, who: dict[str, Any]) -> Iterator[None]:
-    """Have a run to oneself. Raises engine.lock.Held; a folder that cannot be written is a usage error."""
+def hold(folder: Path, who: dict[str, Any], events: int | None = None) -> Iterator[None]:
+    """Have a run to oneself. Raises engine.lock.Held, also when its journal has not the `events` any more that were read from it.
+
+    A folder that cannot be written is a usage error.
+    """
     from runbook.engine import lock
 
     try:
         with lock.hold(folder, who):
+            if events is not None and len(read_run(folder)) != events:
+                raise lock.Held({}, "somebody else went on with it just now: look at it again")
             yield
     except OSError as problem:
         if problem.filename is None or not str(problem.filename).endswith(lock.LOCK):
@@ -139,6 +144,16 @@ def transcripts(folder: Path) -> dict[str, str | None]:
     """Where a run's transcripts lie, null for those that were not written."""
     paths = {"markdown": folder / "transcript.md", "html": folder / "transcript.html"}
     return {form: str(path) if path.exists() else None for form, path in paths.items()}
+
+
+def save_answer(folder: Path, text: str) -> None:
+    """Write a run's answer for who waits for it, whole or not at all. On a full disk they derive it from the journal."""
+    draft = folder / f"{ANSWER}.{os.getpid()}"
+    try:
+        draft.write_text(text + "\n", encoding="utf-8")
+        draft.replace(folder / ANSWER)
+    except OSError:
+        draft.unlink(missing_ok=True)
 
 
 def read_run(folder: Path) -> list[AnyEvent]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 import runbook
-from runbook.engine import names
+from runbook.engine import names, requests
 from runbook.engine.boxes import NO_BOX, nested
 from runbook.engine.cleanup import Cleaned, clean_up
 from runbook.engine.journal import JournalError
@@ -26,7 +27,7 @@ from runbook.engine.state import fold
 from runbook.hosts.base import HostError
 from runbook.model.event import FORMAT, AnyEvent, Interrupted, MainEnded, RunEnded, RunStarted, RunSuspended
 from runbook.model.units import format_duration
-from runbook.model.verdict import EXIT_CODES, EXIT_TERMINATED
+from runbook.model.verdict import EXIT_CODES, INTERRUPTED_BY
 
 Leave = Callable[[list[str]], None]
 """Called on the second Ctrl-C with what is left on hosts; it does not come back."""
@@ -40,6 +41,7 @@ class Execution:
         self._runner = Runner(runtime)
         self._leave = leave
         self._interrupted_by: str | None = None
+        self._asked_by: str | None = None
         self._cleaning = False
         self._renewer = Renewer(runtime)
         self._began = runtime.clock.monotonic()
@@ -64,14 +66,13 @@ class Execution:
         state = self._runtime.state
         step = state.suspended.step if state.suspended else None
         with self._guarded():
-            self._runtime.emit(Interrupted(by="cancel"))
             self._interrupted_by = "cancel"
             return self._finish(None, step)
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
         try:
-            with Interrupts(self._first, self._again), self._renewer:
+            with Interrupts(self._first, self._again, self._asked), self._renewer:
                 yield
         finally:
             self._runtime.close()
@@ -81,6 +82,11 @@ class Execution:
             return
         self._interrupted_by = name
         self._runtime.cancel.set()
+
+    def _asked(self) -> bool:
+        """Whether another process asks for the cancel of this run."""
+        self._asked_by = requests.take(Path(self._runtime.options.dir))
+        return self._asked_by is not None
 
     def _again(self, name: str) -> None:
         owed = list(self._runtime.state.owed.values())
@@ -121,9 +127,11 @@ class Execution:
         runtime = self._runtime
         self._cleaning = True
         verdict = "interrupted" if self._interrupted_by else ending.verdict if ending else "passed"
-        if self._interrupted_by and self._interrupted_by != "cancel":
-            code = EXIT_TERMINATED if self._interrupted_by == "SIGTERM" else EXIT_CODES["interrupted"]
+        if self._interrupted_by:
+            code = INTERRUPTED_BY.get(self._interrupted_by, EXIT_CODES["interrupted"])
             runtime.emit(Interrupted(by=self._interrupted_by, exit_code=code))
+        if self._asked_by:
+            runtime.find("cancel_asked", f"the cancel was asked for by {self._asked_by}")
         runtime.fresh_cancel()
         runtime.emit(MainEnded(verdict=verdict, failed_step=ending.end.step if ending else suspended_step))
         inside = suspended_step or (ending.end.step if ending and self._interrupted_by else None)
@@ -138,10 +146,11 @@ class Execution:
         all_well = "check mode: nothing was changed" if self._runtime.options.check else "every step passed"
         reason = _reason(self._runtime, ending) if ending else all_well
         if self._interrupted_by:
-            reason = f"{self._interrupted_by}; " + ("cleaned up" if cleaned.status != "failed" else "cleanup is not complete")
+            by = "SIGHUP (its terminal was closed)" if self._interrupted_by == "SIGHUP" else self._interrupted_by
+            reason = f"{by}; " + ("cleaned up" if cleaned.status != "failed" else "cleanup is not complete")
         if decided_by_cleanup:
             reason = f"the steps passed, but cleanup did not: {cleaned.reason}"
-        code = EXIT_TERMINATED if self._interrupted_by == "SIGTERM" else EXIT_CODES[word]
+        code = INTERRUPTED_BY.get(self._interrupted_by or "", EXIT_CODES[word])
         advice = list(ending.end.diagnosis.next) if ending and ending.end.diagnosis else []
         return RunEnded(
             verdict=word,

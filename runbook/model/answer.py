@@ -5,15 +5,15 @@ A key that is left out does not apply; a key that is null is not known yet.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Union
+from typing import Annotated, Any, Literal, Union
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from runbook.model.verdict import EXIT_CODES, EXIT_TERMINATED, Diagnosis, Finding
+from runbook.model.verdict import EXIT_CODES, INTERRUPTED_BY, Diagnosis, Finding
 
 Word = Annotated[str, Meta(description="a verdict", extra_json_schema={"enum": sorted(EXIT_CODES)})]
-Code = Annotated[int, Meta(description="the exit code", extra_json_schema={"enum": sorted({*EXIT_CODES.values(), EXIT_TERMINATED})})]
+Code = Annotated[int, Meta(description="the exit code", extra_json_schema={"enum": sorted({*EXIT_CODES.values(), *INTERRUPTED_BY.values()})})]
 Unix = Annotated[float, Meta(description="unix time, seconds")]
 
 
@@ -89,6 +89,29 @@ class RunAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Meta(description="`show`: the journal is behind, since a suspension has expired or the controller has died"),
     ] = UNSET
     cut: Union[list[str], UnsetType] = UNSET
+
+
+class StandsAt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A run without a verdict: `run --wait-for`, `run --detach`, `wait`, `cancel` while it goes on (exit 75), or when its controller has died."""
+
+    verdict: None = None
+    state: Annotated[Literal["running", "lost"], Meta(description="lost: its controller has died, nobody works on it")]
+    run: str
+    step: Annotated[Union[str, None], Meta(description="that is running")]
+    phase: Annotated[Union[str, None], Meta(description="of the server that it waits for")]
+    moved: Annotated[str, Meta(description="what moved last")]
+    next: list[str]
+
+
+class EventsPage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`show --json --cursor N`: lines of the journal from N on. At most 32 KB, an event at most 4 KB; its `cut` names what went."""
+
+    run: Union[str, None]
+    state: Literal["ended", "suspended", "running"]
+    stale: Union[Literal["expired", "lost"], None]
+    events: list[dict[str, Any]]
+    cursor: Annotated[int, Meta(description="for the next call")]
+    more: Annotated[bool, Meta(description="there are more already")]
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

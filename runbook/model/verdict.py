@@ -24,6 +24,9 @@ EXIT_CODES: dict[str, int] = {
     "error": 70,
 }
 EXIT_TERMINATED = 143
+EXIT_HUNG_UP = 129
+INTERRUPTED_BY = {"SIGTERM": EXIT_TERMINATED, "SIGHUP": EXIT_HUNG_UP}
+"""Exit codes of the verdict interrupted, where they are not its own 130."""
 EXIT_STILL_RUNNING = 75
 
 WORST_FIRST = (

@@ -57,6 +57,10 @@ class Terminal:
                 for line in plain:
                     self.console.print(Text(line, style="dim"))
 
+    def take_in(self, event: AnyEvent) -> None:
+        """Know of it without printing anything."""
+        self._lines.lines(event)
+
     def _label(self, event: StepEnded) -> str:
         """What stands before the reason: the target where a run has several, and the step's line for people."""
         starts = (step.start for step in reversed(self._lines.story.steps) if step.end is event and step.start is not None)

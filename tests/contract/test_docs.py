@@ -14,7 +14,7 @@ import yaml
 from runbook.cli.main import COMMANDS, app
 from runbook.diagnose.judge import RULES
 from runbook.hosts.inventory import read_hosts
-from runbook.model.verdict import EXIT_CODES, EXIT_TERMINATED
+from runbook.model.verdict import EXIT_CODES, EXIT_STILL_RUNNING, INTERRUPTED_BY
 from runbook.playbook.build import load_playbook
 from runbook.steps import TABLE
 
@@ -180,7 +180,8 @@ def test_the_table_of_exit_codes_is_the_one_of_the_code():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([\d, ]+) \| ([a-z_, ]+) \|", readme, re.MULTILINE)
     told = {(word, code) for codes, words in rows for word in words.split(", ") for code in map(int, codes.split(", "))}
-    assert told == {*EXIT_CODES.items(), ("interrupted", EXIT_TERMINATED)}
+    interrupted = {("interrupted", code) for code in INTERRUPTED_BY.values()}
+    assert told == {*EXIT_CODES.items(), *interrupted, ("running", EXIT_STILL_RUNNING)}
 
 
 def test_every_make_target_that_is_named_exists():
