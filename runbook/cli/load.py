@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from runbook.cli import sources
@@ -11,7 +11,7 @@ from runbook.engine.redact import SHORTEST, looks_secret, too_short
 from runbook.engine.runtime import walk
 from runbook.lang.expressions import Parsed, find_expressions, parse
 from runbook.model.diagnostic import Diagnostic, Severity, Span
-from runbook.model.playbook import Playbook
+from runbook.model.playbook import BlockNode, IncludeNode, Node, Playbook
 from runbook.playbook.overrides import apply_overrides, read_overrides
 
 
@@ -37,11 +37,27 @@ def load(name: str, roles: Sequence[str] = (), overrides: Sequence[str] = (), en
     given: dict[str, Any] = {}
     secrets: dict[str, str] = {}
     if playbook is not None:
-        declared = {**{name: None for targets in playbook.hosts.values() for target in targets for name in target.vars}, **playbook.vars}
-        given = apply_overrides(declared, values)[0]
+        host_vars = [name for targets in playbook.hosts.values() for target in targets for name in target.vars]
+        declared = {**dict.fromkeys([*host_vars, *playbook.inputs]), **playbook.vars}
+        given = apply_overrides(declared, values, playbook.inputs)[0]
+        found += missing_inputs(playbook, {*given, *host_vars})
         secrets, secret_problems = read_secrets(playbook, given, environ)
         found += secret_problems
     return Loaded(playbook, given, secrets, found)
+
+
+def missing_inputs(playbook: Playbook, given: Collection[str]) -> list[Diagnostic]:
+    """Inputs without a default that nobody gives."""
+    return [
+        Diagnostic(
+            code="missing-input",
+            span=playbook.spans.get("inputs"),
+            summary=f"the input `{name}` is required" + (f": {one.help}" if one.help else ""),
+            hint="it names a step of a playbook that includes this one" if one.type == "step" else f"run with `-e {name}=…`",
+        )
+        for name, one in playbook.inputs.items()
+        if one.required and name not in given and name not in playbook.vars
+    ]
 
 
 def read_secrets(playbook: Playbook, overrides: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[dict[str, str], list[Diagnostic]]:
@@ -84,14 +100,30 @@ def read_secrets(playbook: Playbook, overrides: Mapping[str, Any], environ: Mapp
 def secret_uses(playbook: Playbook) -> list[tuple[str, Span | None]]:
     """Each `secrets.NAME` in the texts of steps, with its place."""
     uses: list[tuple[str, Span | None]] = []
-    for node in walk((*playbook.steps, *playbook.always)):
-        for path, text in _texts(node.body, ()):
-            for found in find_expressions(text):
-                parsed = parse(found.source)
-                if isinstance(parsed, Parsed):
-                    names = [str(ref.path[0]) for ref in parsed.references if ref.root == "secrets" and ref.path]
-                    uses += [(name, node.spans.get(".".join(path), node.span)) for name in names]
+    nodes = (*playbook.steps, *playbook.always)
+    for node in walk(nodes):
+        uses += _uses(node, node.body)
+    for include in includes(nodes):
+        uses += _uses(include, {"with": include.given})
     return uses
+
+
+def includes(nodes: Sequence[Node]) -> Iterator[IncludeNode]:
+    """The includes among nodes and in their blocks and files."""
+    for node in nodes:
+        if isinstance(node, IncludeNode):
+            yield node
+        if isinstance(node, BlockNode):
+            yield from includes((*node.steps, *node.rescue, *node.always))
+
+
+def _uses(node: Node, body: Mapping[str, Any]) -> Iterator[tuple[str, Span | None]]:
+    for path, text in _texts(dict(body), ()):
+        for found in find_expressions(text):
+            parsed = parse(found.source)
+            for one in parsed.references if isinstance(parsed, Parsed) else ():
+                if one.root == "secrets" and one.path:
+                    yield str(one.path[0]), node.spans.get(".".join(path), node.span)
 
 
 def _texts(value: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], str]]:

@@ -30,6 +30,6 @@ def command(playbook: str, roles: tuple[str, ...], overrides: tuple[str, ...]) -
         click.echo(as_text(diagnostics, source_texts(diagnostics)), err=True)
     if checked is None or found:
         return 2
-    values: dict[str, Any] = apply_overrides(checked.vars, given)[0]
+    values: dict[str, Any] = apply_overrides({**dict.fromkeys(checked.inputs), **checked.vars}, given, checked.inputs)[0]
     click.echo("\n".join(Planner(checked, TABLE, values).lines()))
     return 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from runbook.cli import library
 from runbook.cli.profiles import profiles
 from runbook.cli.text_checks import text_problems
 from runbook.model.diagnostic import Diagnostic, Severity
@@ -107,6 +108,7 @@ def load_with(name: str, overrides: Mapping[str, Any], roles: Mapping[str, Seque
         roles=roles,
         host_vars={name for entry in hosts.values() for name in entry.vars},
         read=read_bounded,
+        find=library.find,
     )
     wrong += text_problems(playbook) if playbook else []
     bad = playbook is None or any(problem.severity is Severity.ERROR for problem in wrong)

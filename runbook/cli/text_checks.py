@@ -30,22 +30,26 @@ def _tickets(playbook: Playbook, environ: Mapping[str, str]) -> list[Diagnostic]
 
 
 def _secrets(playbook: Playbook) -> list[Diagnostic]:
+    return [found for file, text in {playbook.file: playbook.text, **playbook.files}.items() for found in _secrets_in(file, text)]
+
+
+def _secrets_in(file: str, text: str) -> list[Diagnostic]:
     from runbook.engine.redaction.scan import find
 
     return [
         Diagnostic(
             code="literal-secret",
             severity=Severity.WARNING,
-            span=_place(playbook, piece.start, piece.end),
+            span=_place(file, text, piece.start, piece.end),
             summary=f"this looks like a secret ({piece.kind}); it is masked in the journal, so `cancel` cannot use it",
             hint="put it into the environment, name the variable under `secrets:` and write `${{ secrets.NAME }}`",
         )
-        for piece in find(playbook.text, sure_only=True)
+        for piece in find(text, sure_only=True)
     ]
 
 
-def _place(playbook: Playbook, start: int, end: int) -> Span:
-    line = playbook.text.count("\n", 0, start) + 1
-    column = start - (playbook.text.rfind("\n", 0, start) + 1) + 1
-    length = len(playbook.text[start:end].split("\n", 1)[0])
-    return Span(playbook.file, line, column, length)
+def _place(file: str, text: str, start: int, end: int) -> Span:
+    line = text.count("\n", 0, start) + 1
+    column = start - (text.rfind("\n", 0, start) + 1) + 1
+    length = len(text[start:end].split("\n", 1)[0])
+    return Span(file, line, column, length)

@@ -38,7 +38,7 @@ def clean_up(runtime: Runtime, runner: Runner, suspended_step: str | None = None
     blocks = open_blocks(runtime.playbook.steps, suspended_step) if suspended_step else []
     endings: list[Ending] = []
     for block in blocks:
-        endings += runner.each(block.always, NO_BOX, names.Place().inside(block.common.vars), "always")
+        endings += runner.each(block.always, NO_BOX, names.around(runtime, block.id).enter(block), "always")
     endings += runner.each(runtime.playbook.always, NO_BOX, names.Place(), "always")
     had_debts = bool(runtime.state.owed)
     left = _settle_all(runtime)

@@ -139,7 +139,8 @@ class Context:
         launches = [node for node in self._runtime.nodes.values() if node.type == "launch" and step in (None, node.id)]
         if len(launches) != 1:
             return None
-        return names.template_body(self._runtime, launches[0], self._place)
+        there = names.around(self._runtime, launches[0].id).at(self._place.target, self._place.host_index)
+        return names.template_body(self._runtime, launches[0], there)
 
     def window(self, since: str, until: str | None = None) -> Window:
         """The window from a step's start to the end of another + 2 s, or to now; waits out the 2 s."""
@@ -173,6 +174,8 @@ class Context:
         """Run ids that are ours."""
         return frozenset({self.run.id})
 
+        if step is None:  # the only one of this file and of those that it includes
+            launches = [node for node in launches if node.id.startswith(self._place.prefix)]
     def progress(self, text: str, phase: str | None = None) -> None:
         """Tell people what is going on."""
         now = self.clock.monotonic()

@@ -191,7 +191,7 @@ def header(runtime: Runtime, controller: dict[str, Any]) -> RunStarted:
         version=runbook.__version__,
         playbook=playbook.file,
         playbook_text=playbook.text,
-        playbook_sha256=hashlib.sha256(playbook.text.encode()).hexdigest(),
+        playbook_sha256=hashlib.sha256("".join([playbook.text, *playbook.files.values()]).encode()).hexdigest(),
         name=playbook.name,
         targets={role: [msgspec.to_builtins(target) for target in targets] for role, targets in playbook.hosts.items()},
         vars=playbook.vars,
@@ -215,3 +215,8 @@ def cancel(runtime: Runtime, events: list[AnyEvent], leave: Leave) -> RunEnded:
     runtime.state = fold(events)
     runtime.journal.follow(runtime.state.apply)
     return Execution(runtime, leave).cancel()
+        files=playbook.files,
+        includes=playbook.includes,
+        tags=options.tags,
+        skip_tags=options.skip_tags,
+        start_at=options.start_at,

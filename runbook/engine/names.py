@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,21 +11,22 @@ import msgspec
 from runbook.engine.metrics import LastMetrics
 from runbook.engine.runtime import Runtime
 from runbook.engine.scope import steps_scope
-from runbook.lang.expressions import Evaluation, ParseProblem, Templated, parse, template
+from runbook.lang.expressions import Evaluation, ParseProblem, Templated, Unknown, parse, template
 from runbook.lang.expressions import evaluate as evaluate_parsed
-from runbook.model.playbook import Retry, StepNode, Target
+from runbook.model.playbook import BlockNode, IncludeNode, Retry, StepNode, Target
 from runbook.model.units import Duration, UnitError, dec_hook
 from runbook.playbook.convert import StepProblem, to_step
 from runbook.playbook.fill import fill
+from runbook.playbook.inputs import misfit
 from runbook.playbook.shape import type_of
-from runbook.playbook.vars import Vars
+from runbook.playbook.vars import Bound, Vars, filled
 from runbook.steps.base import Step, StepResult
 
 NO_TARGET = Target(target="")
 
 
 class Place(NamedTuple):
-    """Where an expression is evaluated: target, loop item, and the vars of the blocks and the step around it."""
+    """Where an expression is evaluated: target, loop item, the vars of the blocks and the step around it, and its file."""
 
     target: Target = NO_TARGET
     host_index: int = 0
@@ -32,6 +34,25 @@ class Place(NamedTuple):
     number: int | None = None
     looping: bool = False
     layers: tuple[Mapping[str, Any], ...] = ()
+    include: IncludeNode | None = None
+    """The include whose file this is; none at the top. `outer` is where that include stands."""
+    outer: Place | None = None
+
+    @property
+    def prefix(self) -> str:
+        """What the ids of this file's steps begin with."""
+        return f"{self.include.id}." if self.include else ""
+
+    def at(self, target: Target, index: int) -> Place:
+        """The same place on a target."""
+        return self._replace(target=target, host_index=index)
+
+    def enter(self, node: BlockNode) -> Place:
+        """The place of the steps in a block; an include begins anew, with the names of its file."""
+        inner = self.inside(node.common.vars)
+        if not isinstance(node, IncludeNode):
+            return inner
+        return Place(target=self.target, host_index=self.host_index, include=node, outer=inner)
 
     def inside(self, more: Mapping[str, Any]) -> Place:
         """The same place with one more layer of vars."""
@@ -46,17 +67,21 @@ class Decision(NamedTuple):
     problem: str = ""
 
 
+def around(runtime: Runtime, id: str) -> Place:
+    """The place of a step or block."""
+    return functools.reduce(Place.enter, runtime.tree.around[id], Place())
+
+
 def scope(runtime: Runtime, place: Place) -> dict[str, Any]:
     """All names that an expression may use at this place."""
     state = runtime.state
-    declared = {node.id: runtime.table[node.type].RESULTS for node in runtime.nodes.values()}
     names: dict[str, Any] = {
-        "steps": _with_metrics(runtime, steps_scope(state, declared)),
+        "steps": _steps(runtime, place),
         "secrets": runtime.secrets,
         "item": place.item,
         "index": place.number,
         "host": _host(place.target, place.host_index),
-        "hosts": {role: [_host(target, index) for index, target in enumerate(targets)] for role, targets in runtime.playbook.hosts.items()},
+        "hosts": {role: [_host(target, index) for index, target in enumerate(found)] for role, found in _roles(runtime, place).items()},
         "run": {
             "id": runtime.options.run,
             "dir": runtime.options.dir,
@@ -66,16 +91,73 @@ def scope(runtime: Runtime, place: Place) -> dict[str, Any]:
         "__env__": runtime.environ,
         "__tensor_diff__": runtime.tensor_diff,
     }
-    layers = (runtime.playbook.vars, place.target.vars, *place.layers, state.vars_set, runtime.options.overrides)
-    names["vars"] = Vars(layers, names)
+    names["vars"] = Vars(_layers(runtime, place), names)
     return names
 
 
-def _with_metrics(runtime: Runtime, steps: dict[str, Any]) -> dict[str, Any]:
+def _layers(runtime: Runtime, place: Place) -> tuple[Mapping[str, Any], ...]:
+    """All variables of a place's file, lowest first."""
+    nodes = runtime.tree.steps[place.prefix]
+    unset = {
+        name: Unknown(f"`vars.{name}` is set by step `{node.id}`, which did not run")
+        for node in nodes.values()
+        if runtime.table[node.type].FREE
+        for name in next(iter(node.body.values()), {})
+    }
+    changed = runtime.state.vars_set.get(place.prefix, {})
+    include, outer = place.include, place.outer
+    if include is None or outer is None:
+        return unset, runtime.playbook.vars, place.target.vars, *place.layers, changed, runtime.options.overrides
+    there = outer.at(place.target, place.host_index)
+    given = Bound(include.given, lambda: scope(runtime, there), functools.partial(_misfit, include))
+    return unset, include.vars, place.target.vars, given, *place.layers, changed
+
+
+def _misfit(include: IncludeNode, name: str, value: Any) -> str | None:
+    """Why a value that is known only now cannot be that input of the include."""
+    fault = misfit(name, include.inputs[name], value)
+    return f"input of `{include.id}`: {fault.summary}" if fault else None
+
+
+def _roles(runtime: Runtime, place: Place) -> dict[str, list[Target]]:
+    """The roles of a place's file and their targets."""
+    hosts = runtime.playbook.hosts
+    if place.include is None:
+        return {role: list(found) for role, found in hosts.items()}
+    return {role: [target for outer in roles for target in hosts[outer]] for role, roles in place.include.roles.items()}
+
+
+class Outputs(Mapping[str, Any]):
+    """`steps.<include>`: what its file declares, each evaluated when it is asked for."""
+
+    def __init__(self, runtime: Runtime, node: IncludeNode, place: Place) -> None:
+        self._runtime = runtime
+        self._node = node
+        self._place = around(runtime, node.id).at(place.target, place.host_index).enter(node)
+
+    def __getitem__(self, name: str) -> Any:
+        return filled(f"steps.{self._node.id}.{name}", self._node.outputs[name], scope(self._runtime, self._place))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._node.outputs)
+
+    def __len__(self) -> int:
+        return len(self._node.outputs)
+
+
+def _steps(runtime: Runtime, place: Place) -> dict[str, Any]:
+    """`steps`: the results of the steps of a place's file, and what its includes give."""
+    prefix = place.prefix
+    declared = {id: runtime.table[node.type].RESULTS for id, node in runtime.tree.steps[prefix].items()}
+    steps = _with_metrics(runtime, steps_scope(runtime.state, declared, prefix), prefix)
+    return {**steps, **{id: Outputs(runtime, node, place) for id, node in runtime.tree.includes[prefix].items()}}
+
+
+def _with_metrics(runtime: Runtime, steps: dict[str, Any], prefix: str) -> dict[str, Any]:
     """Launches know their numbers only when asked: the last value at evaluation."""
     connected = runtime.connected()
     for (step, name), launched in runtime.state.launches.items():
-        record = steps.get(step, {})
+        record = steps.get(step.removeprefix(prefix), {}) if step.startswith(prefix) else {}
         if name in connected and record.get("status") == "passed" and launched.profile.metrics:
             record["metrics"] = LastMetrics(connected[name], launched)
             record["hosts"][name]["metrics"] = record["metrics"]

@@ -26,6 +26,7 @@ from runbook.engine.journal import JournalError
 from runbook.engine.lease import secure
 from runbook.engine.runtime import Runtime
 from runbook.engine.scope import plain
+from runbook.engine.selection import main_steps
 from runbook.engine.watch import pause
 from runbook.hosts.base import CallTimeout, Cancelled, HostError, RemoteError, Unreachable
 from runbook.model.event import StepEnded, StepStarted
@@ -72,8 +73,12 @@ class Runner:
         return _Step(self._runtime, node, box, place, part).run()
 
     def _block(self, node: BlockNode, box: Box, place: names.Place, part: str) -> Ending | None:
-        inner = place.inside(node.common.vars)
-        decision = names.decide(self._runtime, node.common.when, inner)
+        if node.id in self._runtime.unselected:
+            for step in main_steps(node):
+                self._runtime.emit(skipped(step, part, self._runtime.unselected[node.id]))
+            return None
+        own = place.inside(node.common.vars)
+        decision = names.decide(self._runtime, node.common.when, own)
         if decision.skip:
             return None
         if decision.problem:
@@ -116,6 +121,9 @@ class _Step:
 
     def run(self) -> Ending | None:
         """Condition, then all targets at once; the step ends when all have ended."""
+        if self._node.id in self._runtime.unselected:
+            self._runtime.emit(skipped(self._node, self._part, self._runtime.unselected[self._node.id]))
+            return None
         decision = names.decide(self._runtime, self._node.common.when, self._place)
         if decision.skip:
             self._end_unrun("skipped", None, f"when: {self._node.common.when} is false")
@@ -259,6 +267,11 @@ class _Step:
 
 def _unrun(step: str, type: str, reason: str, part: str) -> StepEnded:
     return StepEnded(step=step, type=type, status="unknown", verdict="undecided", reason=reason, seconds=0.0, part=part)
+
+
+def skipped(node: StepNode, part: str, reason: str) -> StepEnded:
+    """The end of a step that was not chosen."""
+    return msgspec.structs.replace(_unrun(node.id, node.type, reason, part), status="skipped", verdict=None)
 
 
 def _marks(runtime: Runtime, target: str) -> dict[str, Any]:

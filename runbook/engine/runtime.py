@@ -10,7 +10,10 @@ import msgspec
 
 from runbook.engine.journal import Journal
 from runbook.engine.state import RunState
-from runbook.hosts.base import CancelToken, Host, HostError, Mark
+from runbook.engine.past import Past
+from runbook.engine.selection import unselected
+from runbook.engine.tree import Tree
+from runbook.hosts.base import Cancelled, CancelToken, Host, HostError, HostFacts, LinkLost, Mark, ProcessId, Unreachable
 from runbook.lang.values import Unknown
 from runbook.model.clock import Clock
 from runbook.model.event import ActionEnded, ActionStarted, Event, Found, HostConnected
@@ -87,6 +90,9 @@ class Runtime:
         self._hosts: dict[str, Host] = {}
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
+        self.tree = Tree(playbook)
+        self.unselected = unselected(playbook, options.tags, options.skip_tags, options.start_at)
+        """Steps and blocks that this run leaves out, and why."""
         self._logs: dict[str, set[str]] = {}
         self._actions = 0
         self._seen: set[object] = set()

@@ -14,9 +14,12 @@ from runbook.model.event import StepEnded
 ALWAYS_KNOWN = ("status", "verdict", "seconds", "diagnosis", "reason", "host")
 
 
-def steps_scope(state: RunState, declared: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    """`steps`: for each declared step id (with its result fields) what it gave, or unknowns that say why not."""
-    return {step: _step(state.steps.get(step), fields, step) for step, fields in declared.items()}
+def steps_scope(state: RunState, declared: Mapping[str, Mapping[str, str]], prefix: str = "") -> dict[str, Any]:
+    """`steps`: for each declared step id (with its result fields) what it gave, or unknowns that say why not.
+
+    `prefix` is what the ids of the file begin with in the run.
+    """
+    return {step: _step(state.steps.get(prefix + step), fields, prefix + step) for step, fields in declared.items()}
 
 
 def _step(record: StepRecord | None, fields: Mapping[str, str], step: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 OPEN, CLOSE = "${{", "}}"
 MAX_SOURCE = 4096
@@ -28,6 +28,14 @@ class Found(NamedTuple):
     def offset(self) -> int:
         """Where `source` begins in the text."""
         return self.start + len(OPEN)
+
+
+def mentions(value: Any) -> bool:
+    """Whether there may be an expression anywhere in nested data."""
+    if isinstance(value, str):
+        return OPEN in value
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(mentions(part) for part in parts)
 
 
 def find_expressions(text: str) -> list[Found]:

@@ -102,6 +102,7 @@ class Common(msgspec.Struct, frozen=True, kw_only=True):
     retry: dict[str, Any] | None = None
     vars: dict[str, Any] = {}
     ignore_errors: Union[bool, tuple[str, ...]] = False
+    tags: tuple[str, ...] = ()
 
 
 class StepNode(msgspec.Struct, frozen=True, kw_only=True, tag_field="node", tag="step"):
@@ -115,6 +116,8 @@ class StepNode(msgspec.Struct, frozen=True, kw_only=True, tag_field="node", tag=
     span: Span
     spans: dict[str, Span] = {}
     """Places of the values in `body`, by dotted path as in "probes.0.at"; and of common keys, as in "~when"."""
+    defaulted: tuple[str, ...] = ()
+    """Keys whose values the file's `defaults` gave."""
 
 
 class BlockNode(msgspec.Struct, frozen=True, kw_only=True, tag_field="node", tag="block"):
@@ -129,7 +132,22 @@ class BlockNode(msgspec.Struct, frozen=True, kw_only=True, tag_field="node", tag
     spans: dict[str, Span] = {}
 
 
-Node = Union[StepNode, BlockNode]
+class IncludeNode(BlockNode, frozen=True, kw_only=True, tag="include"):
+    """The steps of another file, in a world of names of their own. Their ids begin with this one's and a dot."""
+
+    file: str
+    inputs: dict[str, Input] = {}
+    outputs: dict[str, Any] = {}
+    """As written; their expressions are those of the file."""
+    vars: dict[str, Any] = {}
+    """Defaults of its inputs, its variables and those of its vars files."""
+    given: dict[str, Any] = {}
+    """Values of its inputs; their expressions are those of the including file."""
+    roles: dict[str, tuple[str, ...]] = {}
+    """Each role of the file as roles of the run."""
+
+
+Node = Union[StepNode, BlockNode, IncludeNode]
 
 
 class Playbook(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,7 +158,12 @@ class Playbook(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     description: str = ""
     hosts: dict[str, tuple[Target, ...]] = {}
+    inputs: dict[str, Input] = {}
+    outputs: dict[str, Any] = {}
     vars: dict[str, Any] = {}
+    """Defaults of inputs, `vars` and those of the vars files."""
+    origins: dict[str, tuple[Origin, ...]] = {}
+    """Each variable's values in the file and its vars files, lowest first: the last one counts."""
     vars_files: tuple[str, ...] = ()
     secrets: tuple[Secret, ...] = ()
     steps: tuple[Node, ...] = ()
@@ -151,6 +174,10 @@ class Playbook(msgspec.Struct, frozen=True, kw_only=True):
     suspend_for: Duration = Duration(7200)
     collect: bool = True
     """Whether the evidence bundle of a server is taken when a step that watches it does not pass."""
+    files: dict[str, str] = {}
+    """Texts of what it includes and of vars files, by path."""
+    includes: dict[str, dict[str, str]] = {}
+    """For each file that includes others: the name that it says, and the path that this means."""
     spans: dict[str, Span] = {}
 
 

@@ -6,11 +6,13 @@ found out at the end of the wait.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from runbook.lang.tokens import mentions
 from runbook.model.diagnostic import Diagnostic, Severity
-from runbook.model.playbook import BlockNode, Node, Playbook, StepNode
+from runbook.model.playbook import BlockNode, IncludeNode, Node, Playbook, StepNode
 from runbook.model.profile import Profile
 from runbook.playbook.advice_rules import RULES, About
 from runbook.playbook.drafts import Table
@@ -22,8 +24,8 @@ Layers = tuple[Mapping[str, Any], ...]
 
 def advise(playbook: Playbook, table: Table, profile: Callable[[str], Profile | None], overrides: Mapping[str, Any]) -> list[Diagnostic]:
     """Warnings about the steps of a checked playbook. `overrides`: of `-e`, as they were read."""
-    values = apply_overrides(playbook.vars, overrides)[0]
-    steps = [_known(node, table, playbook, (*layers, values)) for node, layers in _walk((*playbook.steps, *playbook.always), ())]
+    values = apply_overrides({**dict.fromkeys(playbook.inputs), **playbook.vars}, overrides, playbook.inputs)[0]
+    steps = [_known(node, table, layers) for node, layers in _walk((*playbook.steps, *playbook.always), (playbook.vars,), values)]
     launches = {one.node.id: one for one in steps if one.node.type in ("launch", "attach")}
     found: list[Diagnostic] = []
     healthy: set[str] = set()
@@ -41,14 +43,28 @@ def advise(playbook: Playbook, table: Table, profile: Callable[[str], Profile | 
     return found
 
 
-def _walk(nodes: tuple[Node, ...], layers: Layers) -> Iterator[tuple[StepNode, Layers]]:
-    """Steps in file order, each with the variables of the blocks around it."""
+def _walk(nodes: tuple[Node, ...], layers: Layers, top: Mapping[str, Any]) -> Iterator[tuple[StepNode, Layers]]:
+    """Steps in file order, each with its file's variables and those of the blocks around it; `top` is what wins over all."""
     for node in nodes:
         inner = (*layers, node.common.vars)
-        if isinstance(node, BlockNode):
-            yield from _walk((*node.steps, *node.rescue, *node.always), inner)
+        if isinstance(node, IncludeNode):
+            from runbook.playbook.vars import Bound
+
+            given = Bound(node.given, functools.partial(_scope, (*inner, top)))
+            yield from _walk((*node.steps, *node.always), (node.vars, given), {})
+        elif isinstance(node, BlockNode):
+            yield from _walk((*node.steps, *node.rescue, *node.always), inner, top)
         else:
-            yield node, inner
+            yield node, (*inner, top)
+
+
+def _scope(layers: Layers) -> dict[str, Any]:
+    """What is known before a run."""
+    from runbook.lang.expressions import Unknown  # the evaluator, which few steps need here
+    from runbook.playbook.vars import Vars
+
+    later = dict.fromkeys(("steps", "secrets", "run", "item", "index", "host", "hosts"), Unknown("known only when it runs"))
+    return {**later, "vars": Vars(layers, later)}
 
 
 def _launch_of(one: About, launches: Mapping[str, About]) -> str:
@@ -57,27 +73,19 @@ def _launch_of(one: About, launches: Mapping[str, About]) -> str:
     return str(named) if named is not None else next(iter(launches)) if len(launches) == 1 else ""
 
 
-def _known(node: StepNode, table: Table, playbook: Playbook, layers: Layers) -> About:
+def _known(node: StepNode, table: Table, layers: Layers) -> About:
     """A step with its values as far as they are known before it runs; the rest keeps its `${{ }}`."""
     cls: Any = table[node.type]
     box = node.common.timeout or cls.TIMEOUT
     body = dict(node.body)
-    if "${{" in box or (not cls.FREE and _mentions(body)):
-        from runbook.lang.expressions import Unknown, template  # the evaluator, which few steps need here
+    if "${{" in box or (not cls.FREE and mentions(body)):
+        from runbook.lang.expressions import template
         from runbook.playbook.fill import fill
-        from runbook.playbook.vars import Vars
 
-        later = dict.fromkeys(("steps", "secrets", "run", "item", "index", "host", "hosts"), Unknown("known only when it runs"))
-        scope = {**later, "vars": Vars((playbook.vars, *layers), later)}
+        scope = _scope(layers)
         box = template(box, scope).value
         body = fill(type_of(cls), body, lambda: scope).value
     return About(node=node, body=body, box=str(box))
-
-
-def _mentions(value: Any) -> bool:
-    if isinstance(value, (dict, list)):
-        return any(_mentions(item) for item in (value.values() if isinstance(value, dict) else value))
-    return isinstance(value, str) and "${{" in value
 
 
 def _warning(node: StepNode, code: str, key: str, summary: str, hint: str) -> Diagnostic:

@@ -2,51 +2,88 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
+
+import msgspec
 
 from runbook.lang.tokens import is_whole
 from runbook.model.diagnostic import Span
-from runbook.model.playbook import BlockNode, Common, Node, StepNode
+from runbook.model.playbook import BlockNode, Common, IncludeNode, Input, Node, Secret, StepNode
+from runbook.model.units import Duration, UnitError
 from runbook.playbook.convert import sketch
 from runbook.playbook.drafts import BlockDraft, Draft, StepDraft
+from runbook.playbook.fill import put
 from runbook.playbook.keys import NOT_ON_BLOCKS, CommonKeys
-from runbook.playbook.names import Names, Place, inside
+from runbook.playbook.names import INCLUDE, Names, Place, inside
 from runbook.playbook.near import suggestion
 from runbook.playbook.problems import Path, Problems
 from runbook.playbook.shape import Shape, type_of
+from runbook.playbook.sites import Placing, Site
 from runbook.playbook.texts import Texts
 from runbook.playbook.top import EVERYWHERE, check_var_names
 
+TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+class Included(Protocol):
+    """A file that is included, as the checker of the including file needs it."""
+
+    file: str
+    roles: list[str]
+    inputs: dict[str, Input]
+    outputs: dict[str, Any]
+    data: dict[str, Any]
+    problems: Problems
+    names: Names
+
+    def checked(self, site: Site, overrides: Mapping[str, Any]) -> Any:
+        """Its nodes: a `unit.Part`."""
+        ...
+
 
 class Checker:
-    """Checks drafts and builds nodes; roles are those of the playbook, in order."""
+    """Checks the drafts of a file and builds nodes. `site` is where the file stands, `children` are its includes by id."""
 
-    def __init__(self, problems: Problems, names: Names, texts: Texts, roles: list[str]) -> None:
+    def __init__(
+        self, problems: Problems, names: Names, texts: Texts, site: Site, children: Mapping[str, Included | None] | None = None
+    ) -> None:
         self.problems = problems
         self.names = names
         self.texts = texts
-        self.roles = roles
+        self.site = site
+        self.roles = list(site.roles)
+        self.placing = Placing(problems, names, site)
+        self.children = children or {}
+        self.secrets: list[Secret] = []
+        """What the included files declare."""
 
     def nodes(self, drafts: list[Draft], place: Place, host: Any = None) -> tuple[Node, ...]:
         """Nodes of drafts that stand in `place`; `host` is what a block around them says."""
-        return tuple(
-            self._step(draft, place, host) if isinstance(draft, StepDraft) else self._block(draft, place, host) for draft in drafts
-        )
+        return tuple(self._node(draft, place, host) for draft in drafts)
+
+    def _node(self, draft: Draft, place: Place, host: Any) -> Node:
+        if not isinstance(draft, StepDraft):
+            return self._block(draft, place, host)
+        return self._include(draft, place, host) if draft.type == INCLUDE else self._step(draft, place, host)
 
     def _step(self, draft: StepDraft, outer: Place, host: Any) -> StepNode:
         place = self._common(draft, outer)
-        if draft.sound:
-            self._body(draft, place)
+        body = self._body(draft, place) if draft.sound else draft.body
         common = self._common_of(draft, host)
         if getattr(draft.cls, "NEEDS_HOST", True):
             self._need_host(draft, common)
             self.names.targets_of[draft.id] = self._count_targets(common)
+            if self.site.prefix:
+                common = msgspec.structs.replace(common, host=self.placing.expand(self.roles if common.host is None else common.host))
         return StepNode(
-            id=draft.id,
+            id=self.site.prefix + draft.id,
             named=draft.named,
             type=draft.type,
-            body=draft.body,
+            body=body,
+            defaulted=tuple(draft.defaulted),
             common=common,
             span=self.problems.document.span(draft.path),
             spans=self._spans(draft),
@@ -54,24 +91,54 @@ class Checker:
 
     def _block(self, draft: BlockDraft, outer: Place, host: Any) -> BlockNode:
         place = self._common(draft, outer)
-        for key in NOT_ON_BLOCKS & set(draft.common):
-            self.problems.add(
-                "misplaced-key",
-                f"`{key}` is for a step, not for a block",
-                draft.common_paths[key],
-                "put it on the steps, or use `rescue`",
-                at_key=True,
-            )
+        self._no_step_keys(draft, "a block")
         common = self._common_of(draft, host)
         parts = {part: self.nodes(drafts, place, common.host) for part, drafts in draft.parts.items()}
         return BlockNode(
-            id=draft.id,
+            id=self.site.prefix + draft.id,
             steps=parts.get("block", ()),
             rescue=parts.get("rescue", ()),
             always=parts.get("always", ()),
             common=common,
             span=self.problems.document.span(draft.path),
-            spans={f"~{key}": self.problems.document.span(path) for key, path in draft.common_paths.items()},
+            spans=self._common_spans(draft),
+        )
+
+    def _no_step_keys(self, draft: StepDraft | BlockDraft, what: str) -> None:
+        for key in NOT_ON_BLOCKS & set(draft.common):
+            summary = f"`{key}` is for a step, not for {what}"
+            self.problems.add("misplaced-key", summary, draft.common_paths[key], "put it on the steps, or use `rescue`", at_key=True)
+
+    def _common_spans(self, draft: StepDraft | BlockDraft) -> dict[str, Span]:
+        return {f"~{key}": self.problems.document.span(path) for key, path in draft.common_paths.items()}
+
+    def _include(self, draft: StepDraft, outer: Place, host: Any) -> BlockNode:
+        """An include with the nodes of its file; without them when the file cannot be had, which is reported."""
+        place = self._common(draft, outer)
+        self._no_step_keys(draft, "an include")
+        if draft.sound:
+            self._body(draft, place)
+        common = self._common_of(draft, host)
+        child = self.children.get(draft.id)
+        given: dict[str, Any] = {"id": self.site.prefix + draft.id, "span": self.problems.document.span(draft.path)}
+        given["spans"] = self._spans(draft)
+        if child is None:
+            return BlockNode(**given, steps=(), common=common)
+        site = self.placing.inside(draft, common.host, child.roles, child.inputs, child.file)
+        part = child.checked(site, {})
+        self.problems.found += child.problems.found
+        self.secrets += part.secrets
+        return IncludeNode(
+            **given,
+            steps=part.steps,
+            always=part.always,
+            common=msgspec.structs.replace(common, timeout=_shorter(common.timeout, child.data.get("timeout"))),
+            file=child.file,
+            inputs=child.inputs,
+            outputs=child.outputs,
+            vars=part.vars,
+            given=dict(site.given),
+            roles=dict(site.roles),
         )
 
     # the keys beside the type -----------------------------------------------------------------------------------
@@ -102,6 +169,9 @@ class Checker:
                 self.texts.template(text, where, replace(place, loop=outer.loop), self.problems.document)
             case ("host", *_):
                 self._role(text, where)
+            case ("tags", *_):
+                if not TAG.fullmatch(text):
+                    self.problems.add("bad-tag", f"`{text}` is no tag", where, "use letters, digits, `_`, `.` and `-`")
             case ("id",) | ("ignore_errors", *_):
                 if "${{" in text:
                     self.problems.add("type", f"`{path[0]}` cannot be an expression", where)
@@ -123,6 +193,7 @@ class Checker:
         raw = draft.common
         given = raw.get("host", host)
         when, ignore, timeout = raw.get("when"), raw.get("ignore_errors", False), raw.get("timeout")
+        tags = raw.get("tags", [])
         return Common(
             name=str(raw.get("name") or ""),
             host=tuple(map(str, given)) if isinstance(given, (list, tuple)) else given if isinstance(given, str) else None,
@@ -132,6 +203,7 @@ class Checker:
             retry=raw["retry"] if isinstance(raw.get("retry"), dict) else None,
             vars=raw["vars"] if isinstance(raw.get("vars"), dict) else {},
             ignore_errors=tuple(map(str, ignore)) if isinstance(ignore, list) else ignore is True,
+            tags=tuple(map(str, tags if isinstance(tags, list) else [tags])),
         )
 
     def _need_host(self, draft: StepDraft, common: Common) -> None:
@@ -151,7 +223,8 @@ class Checker:
 
     # the type's own keys ----------------------------------------------------------------------------------------
 
-    def _body(self, draft: StepDraft, place: Place) -> None:
+    def _body(self, draft: StepDraft, place: Place) -> dict[str, Any]:
+        """Check a step's own keys; the body, with the steps that it names under the ids that they have in the run."""
         shape = Shape().visit(type_of(draft.cls), draft.body)
         for misfit in shape.misfits:
             if misfit.path or misfit.code != "missing-key":
@@ -171,13 +244,28 @@ class Checker:
                 continue  # what it will hold is not known yet
             where = draft.place(path)
             self.problems.add("step", summary, where if path else (*draft.path, draft.type), hint or None, at_key=not path)
+        body: Any = draft.body
+        for leaf in shape.leaves:
+            if (id := self.texts.bound(leaf)) != leaf.text:
+                body = put(body, leaf.path, id)
+        return dict(body)
 
     def _spans(self, draft: StepDraft) -> dict[str, Span]:
         document = self.problems.document
-        spans = {f"~{key}": document.span(path) for key, path in draft.common_paths.items()}
+        spans = self._common_spans(draft)
         for path in _paths(draft.body):
             spans[".".join(map(str, path))] = document.span(draft.place(path))
         return spans
+
+
+def _shorter(one: str | None, other: Any) -> str | None:
+    """The smaller of an include's own time box and that of its file; an expression wins over both."""
+    if one is None or not isinstance(other, str) or "${{" in one:
+        return one if one is not None or not isinstance(other, str) else other
+    try:
+        return one if Duration.parse(one) <= Duration.parse(other) else other
+    except UnitError:
+        return one  # reported with the shape
 
 
 def _paths(value: Any, path: Path = ()) -> list[Path]:

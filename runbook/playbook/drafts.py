@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Any, Protocol, Union
 
 import msgspec
 
@@ -37,11 +37,15 @@ class StepDraft:
     short: str | None
     common: dict[str, Any]
     common_paths: dict[str, Path]
+    defaulted: dict[str, Path] = field(default_factory=dict)
+    """Keys that the file's `defaults` gave, and where they stand."""
     sound: bool = True
     """False when the body is no mapping at all, which is reported; then nothing in it is looked at."""
 
     def place(self, path: Path) -> Path:
         """Where a path inside the body stands in the document: a shorthand has no key of its own."""
+        if path[:1] and path[0] in self.defaulted:
+            return (*self.defaulted[path[0]], *path[1:])
         return self.base + (path[1:] if self.short is not None and path[:1] == (self.short,) else path)
 
 
@@ -71,12 +75,21 @@ def walk(drafts: list[Draft]) -> Iterator[StepDraft]:
                 yield from walk(part)
 
 
+class Filler(Protocol):
+    """Gives steps what they leave out."""
+
+    def into(self, draft: StepDraft) -> None:
+        """Fill one step."""
+        ...
+
+
 class Reader:
     """Reads lists of steps in file order, counting them."""
 
-    def __init__(self, problems: Problems, table: Table) -> None:
+    def __init__(self, problems: Problems, table: Table, defaults: Filler | None = None) -> None:
         self.problems = problems
         self.table = table
+        self.defaults = defaults
         self.steps = 0
         self.blocks = 0
         self.ids: dict[str, Path] = {}
@@ -99,9 +112,10 @@ class Reader:
             )
             self.problems.add("type", f"a step is a mapping, not {shown(item)}", path, hint)
             return None
-        types = [key for key in item if key in self.table]
+        # Common keys first: a table may have to look for a type that it does not know.
+        types = [key for key in item if key not in COMMON and key not in BLOCK and key in self.table]
         kinds = types + (["block"] if "block" in item else [])
-        unknown = [key for key in item if key not in self.table and key not in COMMON and key not in BLOCK]
+        unknown = [key for key in item if key not in types and key not in COMMON and key not in BLOCK]
         if not kinds:
             self.broken.add(str(item.get("id")))
             self._without_type(item, unknown, path)
@@ -149,6 +163,8 @@ class Reader:
         id, named = self._id(common, f"s{self.steps:02}_{type_}", path)
         draft = StepDraft(id, named, self.steps, path, type_, cls, {}, (*path, type_), None, common, paths)
         self._body(draft, item[type_])
+        if self.defaults is not None and draft.sound:
+            self.defaults.into(draft)
         return draft
 
     def _block(self, item: dict[str, Any], path: Path) -> BlockDraft:

@@ -7,6 +7,7 @@ from typing import Any
 
 from runbook.lang.expressions import Templated, TemplateProblem, template
 from runbook.lang.shell_text import render_shell
+from runbook.lang.tokens import mentions
 from runbook.playbook.shape import Leaf, Shape
 
 NEVER_FILLED = frozenset({"expression", "python"})
@@ -19,7 +20,7 @@ def fill(type_: Any, body: dict[str, Any], scope_of: Callable[[], Mapping[str, A
     Shell text is quoted, except where one whole expression gives a list and the field takes a list: that needs no shell.
     `scope_of` is called only when there is something to fill in: most steps have nothing.
     """
-    if not _mentions_any(body):
+    if not mentions(body):
         return Templated(body, ())
     leaves = [leaf for leaf in Shape().visit(type_, body).leaves if "${{" in leaf.text and leaf.extra.get("kind") not in NEVER_FILLED]
     if not leaves:
@@ -33,14 +34,6 @@ def fill(type_: Any, body: dict[str, Any], scope_of: Callable[[], Mapping[str, A
         if not answer.problems:
             filled = put(filled, leaf.path, answer.value)
     return Templated(filled, tuple(problems))
-
-
-def _mentions_any(value: Any) -> bool:
-    """A cheap look before the walk along the type."""
-    if isinstance(value, str):
-        return "${{" in value
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(_mentions_any(part) for part in parts)
 
 
 def _leaf(leaf: Leaf, scope: Mapping[str, Any]) -> Templated:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, Literal, Union, get_args
 
 import msgspec
 from msgspec import Meta
@@ -27,12 +27,39 @@ VerdictWord = Literal[
 ]
 
 
+InputType = Literal["any", "text", "integer", "number", "boolean", "list", "mapping", "duration", "size", "step"]
+INPUT_TYPES: tuple[str, ...] = get_args(InputType)
+
+
+class InputKeys(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """An input; without `default` it must be given."""
+
+    type: Annotated[InputType, Meta(description="what it must be; `step` is the id of a step of the including playbook")] = "any"
+    default: Annotated[Any, Meta(description="what it is when it is not given [none: it is required]")] = None
+    choices: Annotated[list[Any], Meta(description="the only values that it may have [any]")] = []
+    help: Annotated[str, Meta(description="one line for people")] = ""
+
+
+class OutputKeys(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """An output, with a line for people."""
+
+    value: Annotated[Any, Meta(description="its value, as a rule an expression over this file's steps")]
+    help: Annotated[str, Meta(description="one line for people")] = ""
+
+
 class PlaybookKeys(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A runbook playbook: steps on hosts, and what must be true."""
 
     runbook: Annotated[Literal[1], Meta(description="format version; always 1")]
     name: Annotated[str, Meta(description="what this playbook is called [the file's name]")] = ""
     description: Annotated[str, Meta(description="what question it answers")] = ""
+    inputs: Annotated[dict[str, InputKeys], Meta(description="what may be given from outside: read as variables")] = {}
+    outputs: Annotated[
+        dict[str, Union[str, OutputKeys]], Meta(description="what others read as `steps.<id>.NAME` when they include this playbook")
+    ] = {}
+    defaults: Annotated[
+        dict[str, dict[str, Any]], Meta(description="step type: values of its keys, and of `timeout`, for steps that leave them out")
+    ] = {}
     hosts: Annotated[
         dict[str, Union[str, Target, list[Union[str, Target]]]],
         Meta(description="role: a target or a list of them (`local`, `lab`, an ssh alias, `user@host:port`)"),
@@ -70,6 +97,7 @@ class CommonKeys(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     id: Annotated[Union[str, None], Meta(description="name for expressions and other steps: `steps.<id>`")] = None
     name: Annotated[str, Meta(description="one line for people")] = ""
     host: Annotated[Union[str, list[str], None], Meta(description="a role, a list of roles, or `all` [the only role]")] = None
+    tags: Annotated[Union[str, list[str]], Meta(description="words by which `run --tags` and `--skip-tags` choose")] = []
     when: Annotated[Union[bool, Expression, None], Meta(description="a bare expression: the step runs only when it is true")] = None
     loop: Annotated[Union[list[Any], None], Meta(description="run once per item, as `item` and `index`; ends at the first failure")] = None
     timeout: Annotated[Union[Duration, None], Meta(description="time box [each step type has its own]")] = None

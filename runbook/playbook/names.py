@@ -14,6 +14,8 @@ from runbook.playbook.drafts import StepDraft
 from runbook.playbook.near import suggestion
 from runbook.playbook.problems import Problems, Where
 
+INCLUDE = "include"
+"""The step type that stands for the steps of another file."""
 ROOTS = ("vars", "steps", "secrets", "item", "index", "host", "hosts", "run")
 HOST_FIELDS = ("name", "address", "index")
 RUN_FIELDS = ("id", "dir", "verdict", "failed_step")
@@ -44,6 +46,13 @@ class Names:
     broken: set[str] = field(default_factory=set)
     """Ids of steps that are reported as broken; references to them are no second mistake."""
     all_steps: list[StepDraft] = field(default_factory=list)
+    """Those of included files too, under their dotted ids."""
+    inner: dict[str, StepDraft] = field(default_factory=dict)
+    """Steps of included files by dotted id: keys that name a step may say them, expressions may not."""
+    outputs: dict[str, frozenset[str] | None] = field(default_factory=dict)
+    """Id of an include to what it gives; None when its file cannot be read."""
+    tainted: frozenset[str] = frozenset()
+    """Inputs that the including file fills from a secret."""
     vars: set[str] = field(default_factory=set)
     set_by: dict[str, int] = field(default_factory=dict)
     """Names that only `set` steps give, with the order of the first."""
@@ -137,7 +146,17 @@ class Names:
                 "later-step", f"`steps.{id}` has not run here: it is the step at line {self._line(id)}", span, "use it in a later step"
             )
             return
-        self._result(id, step, path[1:], span)
+        if id in self.outputs:
+            self._output(id, path[1:], span)
+        else:
+            self._result(id, step, path[1:], span)
+
+    def _output(self, id: str, path: tuple[Any, ...], span: Where) -> None:
+        """What an include gives is what its file declares."""
+        known = self.outputs[id]
+        if known is not None and path and path[0] not in known:
+            hint = suggestion(str(path[0]), known, f"steps.{id}.") or "declare it in that file under `outputs:`"
+            self.problems.at("unknown-result", f"the playbook of `{id}` has no output `{path[0]}`", span, hint)
 
     def _result(self, id: str, step: StepDraft, path: tuple[Any, ...], span: Where) -> None:
         """A result field: `x.field`, `x.hosts[NAME].field`, `x.items[0].field`, `x.attempts[0].field`."""
@@ -187,6 +206,7 @@ class Names:
     def secret_vars(self) -> set[str]:
         """Variables whose default leads to a secret."""
         tainted = {name for name, found in self.var_references.items() if any(one.root == "secrets" for one in found)}
+        tainted |= self.tainted
         while more := {
             name
             for name, found in self.var_references.items()

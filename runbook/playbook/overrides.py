@@ -8,9 +8,23 @@ from typing import Any
 
 from runbook.lang.yaml_loader import Document, load
 from runbook.model.diagnostic import Diagnostic
+from runbook.model.playbook import Input
+from runbook.playbook.inputs import misfit
 from runbook.playbook.near import suggestion
 from runbook.playbook.problems import Problems
 from runbook.playbook.top import check_var_names
+
+_EXAMPLES: dict[str, Any] = {
+    "text": "",
+    "integer": 0,
+    "number": 0.0,
+    "boolean": True,
+    "list": [],
+    "mapping": {},
+    "duration": "",
+    "size": "",
+}
+"""A value of each type of input that says how text from the command line is to be read."""
 
 
 class Typed(str):
@@ -42,8 +56,11 @@ def read_vars(source: bytes, file: str) -> tuple[dict[str, Any], Document | None
     return dict(document.data), document, found + problems.sorted()
 
 
-def apply_overrides(declared: Mapping[str, Any], overrides: Mapping[str, Any]) -> tuple[dict[str, Any], list[Diagnostic]]:
-    """Overrides with their types: typed text becomes what the declared default is. An undeclared name is a mistake."""
+def apply_overrides(
+    declared: Mapping[str, Any], overrides: Mapping[str, Any], inputs: Mapping[str, Input] | None = None
+) -> tuple[dict[str, Any], list[Diagnostic]]:
+    """Overrides with their types: typed text becomes what the input's type or the default is. An undeclared name is a mistake."""
+    inputs = inputs or {}
     values: dict[str, Any] = {}
     found: list[Diagnostic] = []
     for name, value in overrides.items():
@@ -51,9 +68,13 @@ def apply_overrides(declared: Mapping[str, Any], overrides: Mapping[str, Any]) -
             hint = suggestion(name, declared) or "declare it under `vars:` with a default"
             found.append(Diagnostic(code="undefined-var", summary=f"`-e {name}` overrides no variable of this playbook", hint=hint))
             continue
-        given = as_declared(value, declared[name]) if isinstance(value, Typed) else value
+        example = _EXAMPLES.get(inputs[name].type, declared[name]) if name in inputs else declared[name]
+        given: Any = as_declared(value, example) if isinstance(value, Typed) else value
+        if not isinstance(given, _Misfit) and name in inputs:
+            fault = misfit(name, inputs[name], given)
+            given = _Misfit(fault.summary, fault.hint or "") if fault else given
         if isinstance(given, _Misfit):
-            found.append(Diagnostic(code="type", summary=f"`-e {name}={value}`: {given.why}", hint=given.hint))
+            found.append(Diagnostic(code="type", summary=f"`-e {name}={value}`: {given.why}", hint=given.hint or None))
         else:
             values[name] = given
     return values, found

@@ -18,7 +18,10 @@ from runbook.playbook.names import Names, Place
 from runbook.playbook.near import suggestion
 from runbook.playbook.problems import Path, Problems, Where
 from runbook.playbook.shape import Leaf, Shape, kind_of, type_of
+from runbook.playbook.sites import Site, only_var
 
+REFERENCES = ("ref", "forward_ref")
+"""Kinds of text that name a step."""
 ARGV_KEYS = frozenset({"command", "argv"})
 """Keys whose texts every user of the host can read in the process list."""
 
@@ -26,10 +29,11 @@ ARGV_KEYS = frozenset({"command", "argv"})
 class Texts:
     """Checks text values; `names` says what their names mean."""
 
-    def __init__(self, problems: Problems, names: Names, profiles: Collection[str]) -> None:
+    def __init__(self, problems: Problems, names: Names, profiles: Collection[str], site: Site) -> None:
         self.problems = problems
         self.names = names
         self.profiles = profiles
+        self.site = site
 
     def leaf(self, leaf: Leaf, where: Path, place: Place, step: StepDraft) -> None:
         """Check one text of a step's body by its kind."""
@@ -46,10 +50,25 @@ class Texts:
                 self._shell(leaf.text, where, found)
             elif "${{" not in leaf.text:
                 self._plain(leaf, where, step)
+            elif kind in REFERENCES:
+                self._given_reference(leaf, where)
 
-    def variable(self, name: str, value: Any, document: Document | None) -> None:
-        """Check the default of a top-level variable and note what it refers to. No document: it comes from the command line."""
-        base: Path = ("vars", name) if document is self.problems.document else (name,)
+    def bound(self, leaf: Leaf) -> str:
+        """A text as the run needs it: a step is named by its id in the run, also where an input of the type `step` names it."""
+        if leaf.extra.get("kind") not in REFERENCES or (leaf.text == leaf.default and "${{" not in leaf.text):
+            return leaf.text
+        given = self.site.steps.get(only_var(leaf.text) or "")
+        if given is not None:
+            return given.id
+        return leaf.text if "${{" in leaf.text else self.site.prefix + leaf.text
+
+    def nested(self, value: Any, base: Path, place: Place) -> None:
+        """Check every text of some data that stands at `base`."""
+        for leaf in Shape().visit(mi.AnyType(), value).leaves:
+            self.template(leaf.text, (*base, *leaf.path), place, self.problems.document)
+
+    def variable(self, name: str, value: Any, document: Document | None, base: Path) -> None:
+        """Check a top-level variable, which stands at `base`, and note what it refers to. No document: it comes from the command line."""
         found = self.names.var_references.setdefault(name, [])
         self.names.values[name] = value
         for leaf in Shape().visit(mi.AnyType(), value).leaves:
@@ -134,7 +153,7 @@ class Texts:
             self._regex(text, where)
         elif kind == "profile" and text not in self.profiles:
             self.problems.add("unknown-profile", f"no engine profile is called `{text}`", where, suggestion(text, self.profiles))
-        elif kind in ("ref", "forward_ref") and text != leaf.default:
+        elif kind in REFERENCES and text != leaf.default:
             self._reference(text, leaf.extra, where, step)
 
     def _regex(self, text: str, where: Path) -> None:
@@ -154,10 +173,11 @@ class Texts:
 
     def _reference(self, id: str, extra: dict[str, Any], where: Path, step: StepDraft) -> None:
         wanted = extra["to"]
-        fitting = {name: draft for name, draft in self.names.steps.items() if wanted == "any" or draft.type in (wanted, extra.get("or"))}
+        known = {**self.names.steps, **self.names.inner}
+        fitting = {name: draft for name, draft in known.items() if wanted == "any" or draft.type in (wanted, extra.get("or"))}
         if id in self.names.broken:
             return
-        target = self.names.steps.get(id)
+        target = known.get(id)
         word = "step" if wanted == "any" else f"`{wanted}` step"
         if target is None:
             hint = suggestion(id, fitting) or f"give the {word} an `id:`"
@@ -169,6 +189,20 @@ class Texts:
         elif extra["kind"] == "ref" and target.order >= step.order:
             line = self.problems.document.span(target.path).line
             self.problems.add("later-step", f"`{id}` (line {line}) comes later than this step", where, "refer to a step that has run")
+
+    def _given_reference(self, leaf: Leaf, where: Path) -> None:
+        """A step that an expression names: in an included file only an input can, since only its place knows the id."""
+        name, wanted = only_var(leaf.text), leaf.extra["to"]
+        given = self.site.steps.get(name or "")
+        if given is None:
+            if self.site.prefix and name not in self.site.given:
+                hint = f"declare `inputs: {{{leaf_key(where)}: {{type: step}}}}` and write `${{{{ vars.{leaf_key(where)} }}}}`"
+                self.problems.add("type", "an included playbook names a step by its id, or by an input of the type `step`", where, hint)
+        elif wanted not in ("any", given.draft.type) and given.draft.type != leaf.extra.get("or"):
+            summary = f"`{given.id}` is a `{given.draft.type}` step; the input `{name}` needs a `{wanted}` step"
+            self.problems.at("wrong-step", summary, given.span)
+        elif given.later and leaf.extra["kind"] == "ref":
+            self.problems.at("later-step", f"`{given.id}` comes later than this include", given.span, "name a step that has run")
 
 
 def part_of(document: Document | None, where: Path, offset: int, length: int) -> Where:

@@ -163,6 +163,13 @@ def read_posts(problems: Problems, raw: Any) -> tuple[str, ...]:
     return tuple(items)
 
 
+def read_outputs(problems: Problems, raw: Any) -> dict[str, Any]:
+    """What each declared output is, unevaluated."""
+    declared = raw if isinstance(raw, dict) else {}
+    check_var_names(problems, declared, ("outputs",))
+    return {name: value.get("value") if isinstance(value, dict) else value for name, value in declared.items()}
+
+
 def check_var_names(problems: Problems, vars: Any, path: Path) -> None:
     """Names that an expression can say."""
     for name in vars if isinstance(vars, dict) else ():

@@ -14,8 +14,10 @@ from runbook.engine.runtime import Options, Runtime
 from runbook.hosts.base import Host, HostFacts, Unreachable
 from runbook.model.clock import SystemClock
 from runbook.playbook.build import load_playbook
+from runbook.playbook.library import find_beside
 from runbook.steps.assert_ import Assert
 from runbook.steps.base import Step, StepResult
+from runbook.steps.include import Include
 from runbook.steps.set_ import Set
 
 FACTS = HostFacts(
@@ -68,16 +70,24 @@ class SilentTransport:
         return None
 
 
-TABLE = {"say": Say, "assert": Assert, "set": Set}
+TABLE = {"say": Say, "assert": Assert, "set": Set, "include": Include}
 
 
 def play(
-    text: str, folder: Any, *, overrides: dict[str, Any] | None = None, unreachable: tuple[str, ...] = (), check: bool = False, secrets=None
+    text: str,
+    folder: Any,
+    *,
+    overrides: dict[str, Any] | None = None,
+    unreachable: tuple[str, ...] = (),
+    check: bool = False,
+    secrets=None,
+    find: Any = find_beside,
+    **options: Any,
 ):
     """Run a playbook text; answers (last event, events, steps that ran as (id, host))."""
     SAID.clear()
     FAILURES.clear()
-    playbook, problems = load_playbook(text.encode(), "t.yaml", table=TABLE, profiles=["generic"], overrides=overrides or {})
+    playbook, problems = load_playbook(text.encode(), "t.yaml", table=TABLE, profiles=["generic"], overrides=overrides or {}, find=find)
     assert playbook is not None, problems
     clock = SystemClock()
     journal = Journal(folder, clock, Mask(secrets or {}))
@@ -91,7 +101,7 @@ def play(
 
     runtime = Runtime(
         playbook=playbook,
-        options=Options(run="r1", dir=str(folder), overrides=overrides or {}, check=check),
+        options=Options(run="r1", dir=str(folder), overrides=overrides or {}, check=check, **options),
         journal=journal,
         table=TABLE,
         profile=lambda name: None,

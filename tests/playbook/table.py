@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from runbook.model.fields import Expression, ForwardLaunchRef, LaunchRef, ProfileName, PythonSource, Regex, ShellText, StepRef
 from runbook.model.units import Duration, Rung, Size
+from runbook.steps.include import Include
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -138,5 +139,5 @@ class Put(Base, frozen=True, kw_only=True, forbid_unknown_fields=True):
     values: Annotated[dict[str, Any], Meta(description="name to value")]
 
 
-TABLE: dict[str, Any] = {step.TYPE: step for step in (Start, Stop, Patch, Shell, Check, Put)}
+TABLE: dict[str, Any] = {step.TYPE: step for step in (Start, Stop, Patch, Shell, Check, Put, Include)}
 PROFILES = frozenset({"generic", "sglang"})

@@ -92,8 +92,8 @@ def test_all_problems_come_at_once_in_file_order():
     assert [place(one) for one in found] == [(4, 5), (5, 14), (6, 36), (7, 29)]
 
 
-@pytest.mark.parametrize("key", ["inputs", "outputs", "defaults", "tags"])
-def test_a_key_of_later_versions_is_simply_unknown(key):
+@pytest.mark.parametrize("key", ["tags", "roles"])
+def test_a_key_that_does_not_belong_at_the_top_is_simply_unknown(key):
     found = the_problem("  - run: 'true'\n", head=f"{HEAD}{key}: {{}}\n")
     assert found.code == "unknown-key" and place(found) == (3, 1)
 

@@ -11,7 +11,7 @@ from tests.playbook.loading import HEAD, place, problems, the_problem, valid
     ("step", "code", "column", "hint"),
     [
         ("stopp: {step: a}", "unknown-step", 5, "did you mean `stop`?"),
-        ("name: x", "no-step", 5, "add one of: assert, launch, patch, run, set, stop"),
+        ("name: x", "no-step", 5, "add one of: assert, include, launch, patch, run, set, stop"),
         ("{run: x, stop: {match: {port: 1}}}", "two-steps", 14, "start a new item: `- stop:`"),
         ("{run: x, nmae: y}", "unknown-key", 14, "did you mean `name`?"),
         ("{run: x, argv: [y]}", "misplaced-key", 14, "indent it under the step type"),
