@@ -278,6 +278,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """False for steps that only compute (assert, set)."""
     FREE: ClassVar[bool] = False
     """The whole mapping is free-form and arrives in the field named by SHORTHAND (set)."""
+    CHANGES: ClassVar[bool] = False
+    """It uses the host's GPUs, or changes what those who use them run: the run must hold the host's lease."""
     SUSPENDS: ClassVar[bool] = False
     """Ending slow or undecided on a server this run launched suspends the run (wait_healthy, request)."""
 
@@ -287,8 +289,6 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def plan(self) -> list[str]:
         """What it would do, one line an act, for `runbook plan`."""
-    CHANGES: ClassVar[bool] = False
-    """It uses the host's GPUs, or changes what those who use them run: the run must hold the host's lease."""
         return []
 
     def run(self, ctx: StepContext) -> StepResult:
