@@ -11,13 +11,14 @@ import click
 import msgspec
 
 from runbook.cli import store
-from runbook.cli.follow import follow
+from runbook.cli.follow import Seen, follow
 from runbook.engine.journal import EVENTS, JournalError
 from runbook.engine.recording import load_recording
 from runbook.model.answer import StandsAt
 from runbook.model.clock import Clock
 from runbook.model.verdict import EXIT_CODES, EXIT_STILL_RUNNING
-from runbook.render.story import Story, tell
+from runbook.render.story import Story
+from runbook.render.story import tell as story_of
 from runbook.render.summary import cut, running, summary
 
 AGAIN = "45s"
@@ -34,19 +35,35 @@ def attend(folder: Path, clock: Clock, *, as_json: bool, for_s: float = float("i
 
     Ctrl-C stops the following and says that the run goes on.
     """
-    deadline = clock.monotonic() + for_s
     try:
-        seen = follow(folder, EVENTS, clock, err=True, for_s=for_s, from_start=from_start)
-        if seen.story.closing is None:
-            return tell_standing(seen.story, folder, as_json, lost=seen.stale == "lost")
-        _until_finished(folder, seen.story, clock, min(deadline, clock.monotonic() + FINISHING_S))
-        return tell_answer(folder, as_json)
+        return tell(followed(folder, clock, for_s=for_s, from_start=from_start), folder, as_json)
     except KeyboardInterrupt:
-        story = tell(_events(folder))
-        if story.closing is None:
-            click.echo("no longer followed; the run itself is left alone", err=True)
-            tell_standing(story, folder, as_json, lost=False)
-        return EXIT_CODES["interrupted"]
+        return let_go(folder, as_json)
+
+
+def followed(folder: Path, clock: Clock, *, for_s: float, from_start: bool = False) -> Seen:
+    """Show a run until it has an answer, with its files, at most `for_s`."""
+    deadline = clock.monotonic() + for_s
+    seen = follow(folder, EVENTS, clock, err=True, for_s=for_s, from_start=from_start)
+    if seen.story.closing is not None:
+        _until_finished(folder, seen.story, clock, min(deadline, clock.monotonic() + FINISHING_S))
+    return seen
+
+
+def tell(seen: Seen, folder: Path, as_json: bool) -> int:
+    """Print the answer, or where the run stands."""
+    if seen.story.closing is None:
+        return tell_standing(seen.story, folder, as_json, lost=seen.stale == "lost")
+    return tell_answer(folder, as_json)
+
+
+def let_go(folder: Path, as_json: bool) -> int:
+    """After Ctrl-C: say that only the following has ended."""
+    story = story_of(_events(folder))
+    if story.closing is None:
+        click.echo("no longer followed; the run itself is left alone", err=True)
+        tell_standing(story, folder, as_json, lost=False)
+    return EXIT_CODES["interrupted"]
 
 
 def _until_finished(folder: Path, story: Story, clock: Clock, deadline: float) -> None:

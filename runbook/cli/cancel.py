@@ -1,4 +1,4 @@
-"""`runbook cancel`: end a suspended run: its `always`, then what is still owed."""
+"""`runbook cancel`: end a run from anywhere: its `always`, then what is still owed. The controller of a running one does it itself."""
 
 from __future__ import annotations
 
@@ -13,23 +13,28 @@ import click
 import msgspec
 
 from runbook.cli import store
+from runbook.cli.params import DURATION
 from runbook.engine.journal import EVENTS, JournalError
 from runbook.engine.redact import looks_secret
 from runbook.model.clock import SystemClock
 from runbook.model.event import RunStarted
 from runbook.model.playbook import Playbook, Target
 from runbook.model.verdict import EXIT_CODES
+from runbook.render.story import tell
 
 
 @click.command()
 @click.argument("run")
+@click.option("--for", "for_s", type=DURATION, default="10m", show_default=True, help="Wait at most this long for a running one's cleanup.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def command(run: str, as_json: bool) -> int:
-    """End RUN (an id, its beginning, `last`, or a folder), which is suspended or has lost its controller.
+def command(run: str, for_s: float, as_json: bool) -> int:
+    """End RUN (an id, its beginning, `last`, or a folder): running, suspended, or without a controller.
 
-    Its `always` steps run, then launches are stopped and patches undone.
+    Its `always` steps run, then launches are stopped and patches undone. A running one is asked to do so itself: exit 75 when its cleanup
+    takes longer than --for, 8 when its controller does not hear.
     """
     from runbook.cli import live, perform
+    from runbook.cli.ask import ask_to_cancel
     from runbook.engine.execute import cancel
     from runbook.engine.journal import repair_torn_line
     from runbook.engine.runtime import Options
@@ -45,8 +50,10 @@ def command(run: str, as_json: bool) -> int:
         click.echo(f"{header.run} has ended already: {state.ended.verdict}", err=True)
         return perform.finish(folder, as_json)
     if state.suspended is None and store.is_alive(state.controller):
-        click.echo(f"{header.run} is still running (pid {state.controller.get('pid')}): press Ctrl-C there", err=True)
-        return EXIT_CODES["refused"]
+        code = ask_to_cancel(folder, tell(events), SystemClock(), for_s=for_s, as_json=as_json)
+        if code is not None:
+            return code
+        events = store.read_run(folder)
     repair_torn_line(folder)
     clock = SystemClock()
     secrets, unset = secrets_of(folder, header)

@@ -169,8 +169,6 @@ def test_a_run_whose_controller_was_killed_is_undone_by_its_keeper_alone(nobody)
 def test_the_cancel_of_a_run_whose_controller_was_killed_stops_the_server_and_restores_the_file(nobody):
     child, run = nobody.waiting(nobody.book("10m"))
     server = nobody.server(run)
-    refused = nobody.runbook("cancel", run)
-    assert refused.code == 8 and f"is still running (pid {child.pid})" in refused.err, "a live run is left to its own Ctrl-C"
     child.kill()
     child.wait(10)
     assert not is_gone(server) and nobody.fingerprint() != nobody.before
