@@ -29,7 +29,7 @@ from runbook.diagnose.stops import stopped
 from runbook.diagnose.turning import livelock, spin
 from runbook.diagnose.view import View
 from runbook.model.profile import Profile
-from runbook.model.sample import Question, Sample
+from runbook.model.sample import Absent, Question, Sample
 from runbook.model.verdict import Diagnosis
 
 Rule = Callable[[View], Diagnosis | None]
@@ -72,10 +72,13 @@ RULES: tuple[Rule, ...] = (
 
 
 def judge(samples: Sequence[Sample], profile: Profile, question: Question, now: float) -> Diagnosis | None:
-    """The verdict that these samples prove, or None to go on. With `question.final` it always answers.
+    """The verdict that these samples prove, or None to go on. With `question.final` it always answers; without, never while the host
+    is out of reach: what was seen before says less with every second.
 
     `now`: controller unix seconds, as `Sample.t`. Never raises, whatever the samples hold.
     """
+    if samples and isinstance(samples[-1].link, Absent) and not question.final:
+        return None
     view = View(samples, profile, question, now)
     for rule in RULES:
         verdict = rule(view)

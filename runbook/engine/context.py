@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,9 +12,10 @@ import msgspec
 from runbook.diagnose import baseline
 from runbook.engine import names
 from runbook.engine.boxes import Box
+from runbook.engine.link import Link
 from runbook.engine.runtime import Action, Runtime
 from runbook.engine.watch import pause, watch
-from runbook.hosts.base import CancelToken, Host
+from runbook.hosts.base import CancelToken, Host, HostFacts, Unreachable
 from runbook.model.clock import Clock
 from runbook.model.event import Event, EvidenceSaved, Moved, Owed, Registered, Settled, StartMeasured, VarsSet
 from runbook.model.playbook import StepNode
@@ -30,7 +33,9 @@ SPEAK_S = 10.0
 class Context:
     """Implements `steps.base.StepContext` on a runtime."""
 
-    def __init__(self, runtime: Runtime, node: StepNode, target: str, box: Box, place: names.Place, began: float) -> None:
+    def __init__(
+        self, runtime: Runtime, node: StepNode, target: str, box: Box, place: names.Place, began: float, attempt: int = 1
+    ) -> None:
         self._runtime = runtime
         self._node = node
         self._place = place
@@ -43,11 +48,29 @@ class Context:
         self.cancel: CancelToken = runtime.cancel
         self.check_mode = runtime.options.check
         self.run: RunInfo = runtime.info
+        item = f".{place.number}" if place.looping else ""
+        self.once = f"{node.id}.{attempt}{item}@{zlib.crc32(target.encode()):08x}"
+        self._link = Link(runtime, node.id, target, self.remaining_s)
+        self._thread, self._watching = threading.get_ident(), False
 
     @property
     def host(self) -> Host:
-        """The connected host of this step."""
-        return self._runtime.host(self.target)
+        """The connected host of this step. A link that was lost is waited for by its own calls, not by looks and what runs beside them."""
+        if threading.get_ident() != self._thread:
+            return self._runtime.host(self.target)
+        return self._link.look() if self._watching else self._link.host()
+
+    def reach(self, lost: Unreachable, helper: HostFacts | None = None) -> str:
+        """Reach the host again; answers what became of the helper of the lost link."""
+        self._link.again(lost)
+        return self._runtime.fate(helper) if helper is not None else ""
+
+    def lost(self, why: Unreachable) -> bool:
+        """A look saw no host: tell people that it is tried again; True when that is pointless."""
+        if self._link.is_hopeless(why):
+            return True
+        self._link.tell(why)
+        return False
 
     def remaining_s(self) -> float:
         """Seconds left in the effective time box."""
@@ -59,7 +82,11 @@ class Context:
 
     def watch(self, goal: Goal) -> Diagnosis:
         """Wait until the goal is judged."""
-        diagnosis = watch(goal, self)
+        self._watching = True
+        try:
+            diagnosis = watch(goal, self)
+        finally:
+            self._watching = False
         return msgspec.structs.replace(diagnosis, limited_by=diagnosis.limited_by or self.limited_by())
 
     def emit(self, event: Event) -> None:

@@ -25,7 +25,8 @@ def secure(runtime: Runtime, step: Step, context: Context) -> StepResult | None:
     if not step.CHANGES or runtime.options.check:
         return None
     host = context.host
-    if runtime.leased.get(host.name) is host:
+    taken = runtime.leased.get(host.name)
+    if taken is not None and taken.facts is host.facts:
         return None
     began = runtime.clock.monotonic()
     while (other := _try(runtime, host, context)) is not None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from runbook.engine.journal import Journal
 from runbook.engine.state import RunState
-from runbook.engine.past import Past
-from runbook.engine.selection import unselected
-from runbook.engine.tree import Tree
 from runbook.hosts.base import Cancelled, CancelToken, Host, HostError, HostFacts, LinkLost, Mark, ProcessId, Unreachable
 from runbook.lang.values import Unknown
 from runbook.model.clock import Clock
@@ -88,11 +86,10 @@ class Runtime:
         self.nodes = {node.id: node for node in walk((*playbook.steps, *playbook.always))}
         self._connect = connect
         self._hosts: dict[str, Host] = {}
+        self._reached: dict[str, HostFacts] = {}
+        self._fates: dict[tuple[str, int, int], str] = {}
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
-        self.tree = Tree(playbook)
-        self.unselected = unselected(playbook, options.tags, options.skip_tags, options.start_at)
-        """Steps and blocks that this run leaves out, and why."""
         self._logs: dict[str, set[str]] = {}
         self._actions = 0
         self._seen: set[object] = set()
@@ -125,8 +122,8 @@ class Runtime:
         """A target by the name that events use."""
         return next(target for targets in self.playbook.hosts.values() for target in targets if target.target == name)
 
-    def host(self, name: str) -> Host:
-        """The connection to a target, opened at its first use, and again after it was lost. Raises Unreachable."""
+    def host(self, name: str, within_s: float | None = None) -> Host:
+        """The connection to a target, opened at its first use, and again after it was lost, then `within_s`. Raises Unreachable."""
         with self._lock:
             lock = self._locks.setdefault(name, threading.Lock())
         with lock:
@@ -135,24 +132,82 @@ class Runtime:
                 self._hosts.pop(name, None)
                 if known is not None:
                     known.close()
-                self._hosts[name] = self._connected(name)
+                self._hosts[name] = self._connected(name, within_s)
             return self._hosts[name]
 
-    def _connected(self, name: str) -> Host:
+    def remember(self, name: str, facts: HostFacts) -> None:
+        """A connection that an earlier controller of this run had."""
+        self._reached[name] = facts
+
+    def was_reached(self, name: str) -> bool:
+        """Whether this run had a connection to the target before."""
+        return name in self._reached
+
+    def fate(self, helper: HostFacts) -> str:
+        """What became of the helper of an earlier connection: told, gone, stuck (see `Host.supersede`), rebooted, or empty: not known."""
+        return self._fates.get((helper.boot_id, helper.pid, helper.start), "")
+
+    def _connected(self, name: str, within_s: float | None) -> Host:
         began = self.clock.monotonic()
-        host = self._connect(self.target(name), self.cancel, lambda text: self.find("host_note", f"{name}: {text}"))
+        before = self._reached.get(name)
+        with self._token(within_s if before is not None else None) as token:
+            try:
+                host = self._connect(self.target(name), token, lambda text: self.find("host_note", f"{name}: {text}"))
+            except Cancelled:
+                if self.cancel.is_set():
+                    raise
+                raise LinkLost(f"{name} was not reached again in time", "check the network and the host") from None
         host.cancel = self.cancel
         took = self.clock.monotonic() - began
+        if before is not None:
+            self._take_over(host, before)
+        self._reached[name] = host.facts
         self.emit(HostConnected(host=name, address=host.address, facts=msgspec.to_builtins(host.facts), seconds=took))
         for left in host.facts.abandoned:
             if left["run"] != self.options.run:
                 self.find("abandoned_patch", _abandoned(name, left))
         return host
 
+    @contextlib.contextmanager
+    def _token(self, within_s: float | None) -> Iterator[CancelToken]:
+        """The run's token; with a limit, one that is set at its end too."""
+        if within_s is None:
+            yield self.cancel
+            return
+        token = CancelToken()
+        take_back = self.cancel.on_set(token.set)
+        timer = threading.Timer(max(0.5, within_s), token.set)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield token
+        finally:
+            timer.cancel()
+            take_back()
+
+    def _take_over(self, host: Host, before: HostFacts) -> None:
+        """The helper of the lost link may still be there, and bytes for it still on their way: it is told to serve no more."""
+        if before.boot_id != host.facts.boot_id:
+            fate = "rebooted"
+            self.find("rebooted", f"{host.name} was started again since it was last reached: what ran there is gone")
+        else:
+            try:
+                fate = host.supersede(self.options.run, ProcessId(before.pid, before.start)) if before.start else "gone"
+            except Unreachable:
+                host.close()
+                raise
+            except HostError as problem:
+                fate = "stuck"
+                self.find(
+                    "old_helper", f"{host.name}: the helper of the lost link (pid {before.pid}) may still be there: {problem.summary}"
+                )
+        self._fates[before.boot_id, before.pid, before.start] = fate
+
     def adopt(self, host: Host) -> None:
         """Use a connection that stands already, under its own name, and close it at the end."""
         host.cancel = self.cancel
         self._hosts[host.name] = host
+        self._reached[host.name] = host.facts
 
     def connected(self) -> dict[str, Host]:
         """The hosts that were used so far."""

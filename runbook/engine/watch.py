@@ -35,6 +35,10 @@ class Waiter(Protocol):
         """Seconds left in the time box."""
         ...
 
+    def lost(self, why: Unreachable) -> bool:
+        """A look saw no host; whether it is pointless to look again."""
+        ...
+
     def emit(self, event: Event) -> None:
         """Write an event."""
         ...
@@ -51,13 +55,16 @@ def watch(goal: Goal, waiter: Waiter) -> Diagnosis:
             if waiter.cancel.is_set():
                 raise Cancelled("interrupted while waiting")
             turn = waiter.clock.monotonic()
-            sample = _look(goal, waiter)
+            sample, hopeless = _look(goal, waiter)
             view = record.take(sample)
-            ends = "box" if waiter.remaining_s() <= 0 else "suspect" if doubt is not None and doubt.is_enough() else ""
+            ends = (
+                "box" if waiter.remaining_s() <= 0 else "link" if hopeless else "suspect" if doubt is not None and doubt.is_enough() else ""
+            )
             answer = answer_of(goal, view, sample.t, ends)
             if answer is None and doubt is not None:
                 doubt.look(view, sample.t)
-            speaker.speak(goal, view, waiter.clock.monotonic() - began, doubt.text if doubt is not None else "")
+            if not isinstance(sample.link, Absent):
+                speaker.speak(goal, view, waiter.clock.monotonic() - began, doubt.text if doubt is not None else "")
             if answer is not None:
                 record.end(answer, ends, sample.t)
                 return answer
@@ -113,14 +120,17 @@ def pause(clock: Clock, cancel: CancelToken, seconds: float) -> None:
         raise Cancelled("interrupted while waiting")
 
 
-def _look(goal: Goal, waiter: Waiter) -> Sample:
+def _look(goal: Goal, waiter: Waiter) -> tuple[Sample, bool]:
+    """(what was seen, whether the host cannot be seen any more)."""
     began = waiter.clock.monotonic()
     try:
         sample = goal.look()
     except Unreachable as problem:
-        return Sample(t=waiter.clock.now(), host=waiter.target, host_t=0.0, boot_id="", link=Absent(f"{problem.stage}: {problem.summary}"))
+        absent = Absent(f"{problem.stage}: {problem.summary}")
+        blind = Sample(t=waiter.clock.now(), host=waiter.target, host_t=0.0, boot_id="", link=absent)
+        return blind, waiter.lost(problem)
     link = Seen(waiter.clock.monotonic() - began)
-    return msgspec.structs.replace(sample, t=waiter.clock.now(), host=waiter.target, link=link)
+    return msgspec.structs.replace(sample, t=waiter.clock.now(), host=waiter.target, link=link), False
 
 
 class _Speaker:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
-from runbook.hosts.base import CancelToken, Host, LaunchState, Mark, UndoRecord
+from runbook.hosts.base import CancelToken, Host, HostFacts, LaunchState, Mark, UndoRecord, Unreachable
 from runbook.model.clock import Clock
 from runbook.model.profile import Profile
 from runbook.model.sample import Question, Sample
@@ -161,6 +161,17 @@ class StepContext(Protocol):
     @property
     def host(self) -> Host:
         """The step's host; connects at its first use. Raises Unreachable."""
+        ...
+
+    once: str
+    """The name of this attempt in its run, on this host: the same when a later controller goes on with it."""
+
+    def reach(self, lost: Unreachable, helper: HostFacts | None = None) -> str:
+        """Reach the host again after its link was lost, by the end of the box; from any thread. Raises Unreachable.
+
+        Answers what became of the `helper` of that link: told (it left records of all it was given), gone, stuck, rebooted, or
+        empty: not known.
+        """
         ...
 
     def remaining_s(self) -> float:

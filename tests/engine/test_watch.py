@@ -4,8 +4,8 @@ import pytest
 
 from runbook.engine.boxes import NO_BOX, nested
 from runbook.engine.watch import watch
-from runbook.hosts.base import Cancelled, CancelToken, LinkLost
-from runbook.model.event import Moved, PhaseReached, SampleTaken
+from runbook.hosts.base import Cancelled, CancelToken, HostKeyRefused, LinkLost
+from runbook.model.event import Moved, PhaseReached, SampleTaken, WaitEnded
 from runbook.model.sample import Absent, Sample, Seen
 from runbook.model.verdict import Diagnosis
 from runbook.steps.base import RankPhase
@@ -45,6 +45,10 @@ class Waiter:
 
     def emit(self, event):
         self.events.append(event)
+
+    def lost(self, why):
+        self.why = why
+        return isinstance(why, HostKeyRefused)
 
 
 class Goal:
@@ -111,6 +115,26 @@ def test_a_lost_host_is_a_sample_with_no_link_not_an_empty_one():
     watch(goal, Waiter(MovingClock(), 60))
     assert isinstance(seen[0].link, Absent) and "link" in seen[0].link.reason
     assert not isinstance(seen[0].processes, Seen)
+
+
+def test_a_lost_host_is_looked_for_until_the_box_ends_and_no_longer_when_that_is_pointless():
+    def lost(error):
+        def look():
+            raise error
+
+        return look
+
+    ends = {}
+    for error in (LinkLost("gone"), HostKeyRefused("another key")):
+        clock = MovingClock()
+        goal = Goal(look=lost(error))
+        goal.judge = lambda samples, now, final: Diagnosis(verdict="unreachable", rule="link", reason="x") if final else None
+        waiter = Waiter(clock, 600)
+        assert watch(goal, waiter).verdict == "unreachable" and waiter.why is error
+        [ended] = [event for event in waiter.events if isinstance(event, WaitEnded)]
+        ends[type(error)] = (ended.ends, clock.t - 1000)
+    assert ends[LinkLost][0] == "box" and ends[LinkLost][1] >= 600
+    assert ends[HostKeyRefused][0] == "link" and ends[HostKeyRefused][1] < 5
 
 
 def test_people_hear_of_a_new_phase_at_once_and_of_movement_every_ten_seconds():

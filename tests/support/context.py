@@ -15,7 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from runbook.engine.watch import watch
-from runbook.hosts.base import Cancelled, CancelToken, Host
+from runbook.hosts.base import Cancelled, CancelToken, Host, HostFacts, Unreachable
 from runbook.model.clock import Clock, SystemClock
 from runbook.model.event import Event
 from runbook.model.profile import Profile
@@ -76,7 +76,7 @@ class LocalContext:
         self.clock: Clock = clock or SystemClock()
         self.cancel = CancelToken()
         self.check_mode = check_mode
-        self.step = "s00"
+        self.step = self.once = "s00"
         self.box_s = box_s
         self.began = self.clock.monotonic()
         self.scope = scope or {}
@@ -120,6 +120,14 @@ class LocalContext:
             span.until = self.clock.now() + AFTER_S
 
     # StepContext -------------------------------------------------------------------------------------------------
+
+    def reach(self, lost: Unreachable, helper: HostFacts | None = None) -> str:
+        """There is one connection only."""
+        raise lost
+
+    def lost(self, why: Unreachable) -> bool:
+        """It does not come back."""
+        return True
 
     def remaining_s(self) -> float:
         """Seconds left in the step's box."""
