@@ -164,6 +164,8 @@ class Context:
     def forward_launch(self, step: str | None) -> dict[str, Any] | None:
         """The templated body of a launch that may come later."""
         launches = [node for node in self._runtime.nodes.values() if node.type == "launch" and step in (None, node.id)]
+        if step is None:  # the only one of this file and of those that it includes
+            launches = [node for node in launches if node.id.startswith(self._place.prefix)]
         if len(launches) != 1:
             return None
         there = names.around(self._runtime, launches[0].id).at(self._place.target, self._place.host_index)
@@ -201,8 +203,6 @@ class Context:
         """Run ids that are ours."""
         return frozenset({self.run.id})
 
-        if step is None:  # the only one of this file and of those that it includes
-            launches = [node for node in launches if node.id.startswith(self._place.prefix)]
     def progress(self, text: str, phase: str | None = None) -> None:
         """Tell people what is going on."""
         now = self.clock.monotonic()

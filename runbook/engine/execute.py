@@ -200,6 +200,11 @@ def header(runtime: Runtime, controller: dict[str, Any]) -> RunStarted:
         check=options.check,
         no_suspend=options.no_suspend,
         argv=options.argv,
+        files=playbook.files,
+        includes=playbook.includes,
+        tags=options.tags,
+        skip_tags=options.skip_tags,
+        start_at=options.start_at,
         controller=controller,
     )
 
@@ -215,8 +220,3 @@ def cancel(runtime: Runtime, events: list[AnyEvent], leave: Leave) -> RunEnded:
     runtime.state = fold(events)
     runtime.journal.follow(runtime.state.apply)
     return Execution(runtime, leave).cancel()
-        files=playbook.files,
-        includes=playbook.includes,
-        tags=options.tags,
-        skip_tags=options.skip_tags,
-        start_at=options.start_at,

@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 
 from runbook.engine.journal import Journal
+from runbook.engine.selection import unselected
 from runbook.engine.state import RunState
+from runbook.engine.tree import Tree
 from runbook.hosts.base import Cancelled, CancelToken, Host, HostError, HostFacts, LinkLost, Mark, ProcessId, Unreachable
 from runbook.lang.values import Unknown
 from runbook.model.clock import Clock
@@ -44,6 +46,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     check: bool = False
     no_suspend: bool = False
     argv: list[str] = []
+    tags: list[str] = []
+    skip_tags: list[str] = []
+    start_at: str = ""
     unmasked: list[str] = []
     """Secrets of this run whose values are not known any more: texts that may hold them are not brought here."""
 
@@ -83,6 +88,9 @@ class Runtime:
         self.state = RunState()
         self.cancel = CancelToken()
         self.info = RunInfo(id=options.run, dir=options.dir, suspend_for_s=float(playbook.suspend_for))
+        self.tree = Tree(playbook)
+        self.unselected = unselected(playbook, options.tags, options.skip_tags, options.start_at)
+        """Steps and blocks that this run leaves out, and why."""
         self.nodes = {node.id: node for node in walk((*playbook.steps, *playbook.always))}
         self._connect = connect
         self._hosts: dict[str, Host] = {}
