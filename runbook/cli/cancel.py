@@ -15,6 +15,7 @@ import msgspec
 from runbook.cli import store
 from runbook.cli.params import DURATION
 from runbook.engine.journal import EVENTS, JournalError
+from runbook.engine.lock import Held
 from runbook.engine.redact import looks_secret
 from runbook.model.clock import SystemClock
 from runbook.model.event import RunStarted
@@ -70,9 +71,13 @@ def command(run: str, for_s: float, as_json: bool) -> int:
     )
     playbook = rebuild(header)
     runtime = perform.runtime(playbook, options, secrets, clock, first=len(events), cwd=header.controller.get("cwd"))
-    with live.follower(clock, quiet=False) as follower:
-        runtime.journal.follow(follower.follow)
-        ended = cancel(runtime, events, functools.partial(perform.leave, options, as_json))
+    try:
+        with store.hold(folder, perform.controller(), events=len(events)), live.follower(clock, quiet=False) as follower:
+            runtime.journal.follow(follower.follow)
+            ended = cancel(runtime, events, functools.partial(perform.leave, options, as_json))
+    except Held as held:
+        click.echo(f"{header.run}: {held}", err=True)
+        return EXIT_CODES["refused"]
     perform.finish(folder, as_json, () if header.check or "--no-post" in header.argv else playbook.post)
     return EXIT_CODES["passed"] if ended.cleanup != "failed" else ended.exit_code
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from runbook.cli import load, sources, store
+from runbook.cli import confirm, load, sources, store
 from runbook.cli.run_options import Choice, options
 from runbook.model.clock import Clock, SystemClock
 from runbook.model.verdict import EXIT_CODES
@@ -32,6 +32,9 @@ def command(**chosen: Any) -> int:
         return refuse(loaded, choice.as_json)
     if loaded.diagnostics:
         show_problems(loaded)
+    open_questions = [] if choice.check else confirm.unconfirmed(loaded.playbook, yes=choice.yes)
+    if open_questions:
+        return refuse(loaded._replace(diagnostics=open_questions), choice.as_json, "refused")
     clock = SystemClock()
     place = store.fresh_place(clock.now(), choice.out)
     if choice.detach or choice.wait_for is not None:
@@ -65,7 +68,7 @@ def perform_run(choice: Choice, loaded: load.Loaded, place: store.Place, clock: 
         overrides=loaded.overrides,
         check=choice.check,
         no_suspend=choice.no_suspend,
-        wait_lease_s=choice.wait_lease_s,
+        wait_lease_s=choice.wait_lease,
         argv=sys.argv[1:],
     )
     runtime = perform.runtime(loaded.playbook, asked, loaded.secrets, clock)
@@ -78,14 +81,14 @@ def perform_run(choice: Choice, loaded: load.Loaded, place: store.Place, clock: 
     return ended.exit_code or code
 
 
-def refuse(loaded: load.Loaded, as_json: bool) -> int:
-    """Say what is wrong with the playbook; nothing ran."""
+def refuse(loaded: load.Loaded, as_json: bool, verdict: str = "invalid") -> int:
+    """Say what is wrong with the playbook, or what was not confirmed; nothing ran."""
     if as_json:
         from runbook.render.diagnostics import as_object
 
-        click.echo(json.dumps(as_object(loaded.diagnostics), ensure_ascii=False))
+        click.echo(json.dumps(as_object(loaded.diagnostics, verdict), ensure_ascii=False))
     show_problems(loaded)
-    return EXIT_CODES["invalid"]
+    return EXIT_CODES[verdict]
 
 
 def show_problems(loaded: load.Loaded) -> None:

@@ -122,7 +122,7 @@ def hold(folder: Path, who: dict[str, Any], events: int | None = None) -> Iterat
 
 
 def is_alive(controller: dict[str, Any]) -> bool:
-    """Whether a run's controller (the newest one: `controller` of its state or story) still lives; one on another machine counts as alive."""
+    """Whether a run's controller still lives; one on another machine counts as alive. The newest counts: `controller` of state or story."""
     if controller.get("host") != socket.gethostname():
         return True
     if controller.get("boot_id", boot_id()) != boot_id():

@@ -23,7 +23,7 @@ from runbook.model.profile import Profile
 from runbook.model.units import enc_hook
 from runbook.model.usual import Kin, MeasuredStart, PhaseTime, Usual
 from runbook.model.verdict import Diagnosis
-from runbook.steps.base import Goal, Launched, Patched, RunInfo, Window
+from runbook.steps.base import Goal, Launched, Patched, Reentry, RunInfo, Window
 
 AFTER_S = 2.0
 """A window that ends with a step goes on this long after its end: logs lag behind answers."""
@@ -34,7 +34,15 @@ class Context:
     """Implements `steps.base.StepContext` on a runtime."""
 
     def __init__(
-        self, runtime: Runtime, node: StepNode, target: str, box: Box, place: names.Place, began: float, attempt: int = 1
+        self,
+        runtime: Runtime,
+        node: StepNode,
+        target: str,
+        box: Box,
+        place: names.Place,
+        began: float,
+        reentry: Reentry | None = None,
+        attempt: int = 1,
     ) -> None:
         self._runtime = runtime
         self._node = node
@@ -47,6 +55,7 @@ class Context:
         self.clock: Clock = runtime.clock
         self.cancel: CancelToken = runtime.cancel
         self.check_mode = runtime.options.check
+        self.reentry = reentry
         self.run: RunInfo = runtime.info
         item = f".{place.number}" if place.looping else ""
         self.once = f"{node.id}.{attempt}{item}@{zlib.crc32(target.encode()):08x}"

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -29,6 +29,7 @@ from runbook.model.event import FORMAT, AnyEvent, Interrupted, MainEnded, RunEnd
 from runbook.model.units import format_duration
 from runbook.model.verdict import EXIT_CODES, INTERRUPTED_BY
 
+Ended = TypeVar("Ended", bound="RunEnded | RunSuspended")
 Leave = Callable[[list[str]], None]
 """Called on the second Ctrl-C with what is left on hosts; it does not come back."""
 
@@ -42,24 +43,65 @@ class Execution:
         self._leave = leave
         self._interrupted_by: str | None = None
         self._asked_by: str | None = None
+        self._why = ""
         self._cleaning = False
         self._renewer = Renewer(runtime)
         self._began = runtime.clock.monotonic()
+        started = runtime.state.header.t if runtime.state.header else 0.0
+        self._before_s = max(0.0, runtime.clock.now() - started) if started else 0.0
 
     def run(self) -> RunEnded | RunSuspended:
         """Main part, then cleanup or suspension."""
-        runtime = self._runtime
         with self._guarded():
-            box = nested(runtime.clock, NO_BOX, float(runtime.playbook.timeout) if runtime.playbook.timeout else None, "playbook")
-            try:
-                ending = self._runner.nodes(runtime.playbook.steps, box, names.Place(), "main")
-            except JournalError as problem:
-                return self._without_journal(problem)
-            if ending is not None and not self._interrupted_by and suspends(runtime, ending):
-                suspended = self._suspend(ending)
-                if suspended is not None:
-                    return suspended
-            return self._finish(ending)
+            return self._recording(self._played)
+
+    def resume(self, undone: list[str]) -> RunEnded | RunSuspended:
+        """Go on from what the runtime's past says. `undone`: what keepers had cleaned up by themselves: then only the end is left."""
+        state = self._runtime.state
+        self._interrupted_by = state.interrupted.by if state.interrupted else None
+        with self._guarded():
+            if undone:
+                return self._recording(lambda: self._expired(undone))
+            return self._recording(self._played if state.main is None and state.interrupted is None else self._cleaned_up)
+
+    def _cleaned_up(self) -> RunEnded:
+        """The main part was over already."""
+        main = self._runtime.state.main
+        step, verdict = (main.failed_step, main.verdict) if main else (None, "interrupted")
+        return self._finish(self._recorded(step, verdict), step if self._interrupted_by else None)
+
+    def _expired(self, undone: list[str]) -> RunEnded:
+        """The run ends as what it was when it was left alone."""
+        was = self._runtime.past.suspended
+        ending = self._recorded(was.step, was.verdict) if was else None
+        if ending is None:
+            self._interrupted_by = self._interrupted_by or "the death of its controller"
+        self._why = f"its time was over before the resume, and its keeper had cleaned up: {'; '.join(undone)}; nothing was done again"
+        return self._finish(ending, was.step if was else None)
+
+    def _recorded(self, step: str | None, verdict: str) -> Ending | None:
+        """What ended the main part, from the journal."""
+        record = self._runtime.state.steps.get(step or "")
+        ends = [end for end in record.ends if end.verdict == verdict] if record else []
+        return Ending(verdict, self._runtime.nodes.get(step or ""), ends[-1]) if ends else None
+
+    def _played(self) -> RunEnded | RunSuspended:
+        """Main part, then cleanup or suspension."""
+        runtime = self._runtime
+        box = nested(runtime.clock, NO_BOX, float(runtime.playbook.timeout) if runtime.playbook.timeout else None, "playbook")
+        ending = self._runner.nodes(runtime.playbook.steps, box, names.Place(), "main")
+        if ending is not None and not self._interrupted_by and (ending.unknown or suspends(runtime, ending)):
+            suspended = self._suspend(ending)
+            if suspended is not None:
+                return suspended
+        return self._finish(ending)
+
+    def _recording(self, work: Callable[[], Ended]) -> Ended | RunEnded:
+        """Do this; when the journal cannot be written any more, clean up all the same."""
+        try:
+            return work()
+        except JournalError as problem:
+            return self._without_journal(problem)
 
     def cancel(self) -> RunEnded:
         """End a suspended run: `always`, then what is owed."""
@@ -67,7 +109,7 @@ class Execution:
         step = state.suspended.step if state.suspended else None
         with self._guarded():
             self._interrupted_by = "cancel"
-            return self._finish(None, step)
+            return self._recording(lambda: self._finish(None, step))
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -106,7 +148,7 @@ class Execution:
             runtime.find("not_suspended", f"the run could not be suspended, so it is cleaned up: {problem.summary}")
             return None
         left = [f"{debt.host}: {debt.kind} of `{debt.step}`, until the run is cancelled or expires" for debt in runtime.state.owed.values()]
-        after = format_duration(runtime.info.suspend_for_s)
+        run, after = runtime.options.run, format_duration(runtime.info.suspend_for_s)
         event = RunSuspended(
             verdict=ending.verdict,
             kind=ending.end.kind,
@@ -116,8 +158,9 @@ class Execution:
             expires=expires,
             left_behind=[line for line in left if ": keeper of" not in line],
             next=[
-                f"runbook show {runtime.options.run}",
-                f"runbook cancel {runtime.options.run}  # or it ends by itself {after} after the suspension",
+                f"runbook show {run}",
+                *([f"runbook resume {run} --{how}" for how in _choices(ending)] if ending.unknown else [f"runbook resume {run}"]),
+                f"runbook cancel {run}  # or it ends by itself {after} after the suspension",
             ],
         )
         runtime.emit(event)
@@ -127,13 +170,14 @@ class Execution:
         runtime = self._runtime
         self._cleaning = True
         verdict = "interrupted" if self._interrupted_by else ending.verdict if ending else "passed"
-        if self._interrupted_by:
+        if self._interrupted_by and runtime.state.interrupted is None:
             code = INTERRUPTED_BY.get(self._interrupted_by, EXIT_CODES["interrupted"])
             runtime.emit(Interrupted(by=self._interrupted_by, exit_code=code))
         if self._asked_by:
             runtime.find("cancel_asked", f"the cancel was asked for by {self._asked_by}")
         runtime.fresh_cancel()
-        runtime.emit(MainEnded(verdict=verdict, failed_step=ending.end.step if ending else suspended_step))
+        if runtime.state.main is None:
+            runtime.emit(MainEnded(verdict=verdict, failed_step=ending.end.step if ending else suspended_step))
         inside = suspended_step or (ending.end.step if ending and self._interrupted_by else None)
         cleaned = clean_up(runtime, self._runner, inside)
         ended = self._ended(verdict, ending, cleaned)
@@ -148,6 +192,7 @@ class Execution:
         if self._interrupted_by:
             by = "SIGHUP (its terminal was closed)" if self._interrupted_by == "SIGHUP" else self._interrupted_by
             reason = f"{by}; " + ("cleaned up" if cleaned.status != "failed" else "cleanup is not complete")
+        reason = self._why or reason
         if decided_by_cleanup:
             reason = f"the steps passed, but cleanup did not: {cleaned.reason}"
         code = INTERRUPTED_BY.get(self._interrupted_by or "", EXIT_CODES[word])
@@ -161,17 +206,35 @@ class Execution:
             cleanup=cleaned.status,
             left_behind=cleaned.left_behind,
             next=advice + ([] if word == "passed" else [f"runbook show {self._runtime.options.run}"]),
-            seconds=self._runtime.clock.monotonic() - self._began,
+            seconds=self._runtime.clock.monotonic() - self._began + self._before_s,
         )
 
     def _without_journal(self, problem: JournalError) -> RunEnded:
-        """The journal cannot be written any more: clean up all the same, and say so."""
+        """The journal cannot be written any more: clean up all the same, say so, and write the end down if there is room by then."""
         self._cleaning = True
-        self._runtime.journal.give_up()
-        cleaned = clean_up(self._runtime, self._runner)
-        return RunEnded(
-            verdict="error", exit_code=EXIT_CODES["error"], reason=str(problem), cleanup=cleaned.status, left_behind=cleaned.left_behind
+        runtime = self._runtime
+        runtime.journal.give_up()
+        runtime.fresh_cancel()
+        cleaned = clean_up(runtime, self._runner)
+        run = runtime.options.run
+        reason = f"{problem}; " + ("all was cleaned up" if cleaned.status != "failed" else "cleanup is not complete")
+        ended = RunEnded(
+            verdict="error",
+            exit_code=EXIT_CODES["error"],
+            reason=reason,
+            cleanup=cleaned.status,
+            left_behind=cleaned.left_behind,
+            next=[f"runbook show {run}"] + ([f"runbook cancel {run}"] if cleaned.left_behind else []),
+            seconds=runtime.clock.monotonic() - self._began + self._before_s,
         )
+        runtime.journal.take_up()
+        with contextlib.suppress(JournalError):
+            runtime.emit(ended)
+        return ended
+
+
+def _choices(ending: Ending) -> list[str]:
+    return [f"redo {ending.end.step}  # run it again", f"skip {ending.end.step}  # go on after it"]
 
 
 def _reason(runtime: Runtime, ending: Ending) -> str:

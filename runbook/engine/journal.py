@@ -7,6 +7,7 @@ event that something depends on: a step's start is on disk before the step acts,
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable
@@ -68,6 +69,7 @@ class Journal:
             self._file = os.open(folder / EVENTS, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         except OSError as problem:
             raise JournalError(f"cannot write {folder / EVENTS}: {problem.strerror}") from problem
+        self._size = os.fstat(self._file).st_size
         self._followers: list[Callable[[AnyEvent], None]] = []
         self._given_up = False
 
@@ -83,26 +85,44 @@ class Journal:
             line = _encode(plain)
             try:
                 if not self._given_up:
-                    _write_all(self._file, line + b"\n")
-                    if not isinstance(event, RIDES_ON_THE_NEXT):
-                        os.fdatasync(self._file)
+                    self._write(line + b"\n", sync=not isinstance(event, RIDES_ON_THE_NEXT))
             except OSError as problem:
                 raise JournalError(f"cannot write {self.folder / EVENTS}: {problem.strerror}; free some space and try again") from problem
-            self._next += 1
+            self._next += not self._given_up
             written: AnyEvent = msgspec.convert(plain, AnyEvent)
             for follower in self._followers:
                 follower(written)
         return written
+
+    def _write(self, data: bytes, *, sync: bool) -> None:
+        """All of it or nothing: what a full disk took of a line is cut off again."""
+        try:
+            _write_all(self._file, data)
+            if sync:
+                os.fdatasync(self._file)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self._size)
+            raise
+        self._size += len(data)
+
+    def take_up(self) -> None:
+        """Try to write again."""
+        self._given_up = False
 
     def give_up(self) -> None:
         """Write nothing more: the disk is full, and cleanup must go on without a record."""
         self._given_up = True
 
     def save(self, name: str, data: bytes) -> str:
-        """Write a masked file below evidence/; answers its path relative to the run folder."""
+        """Write a masked file below evidence/; answers its path relative to the run folder. Raises JournalError."""
         target = self.folder / "evidence" / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(self.mask.bytes(data))
+        try:
+            if not self._given_up:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(self.mask.bytes(data))
+        except OSError as problem:
+            raise JournalError(f"cannot write {target}: {problem.strerror}; free some space and try again") from problem
         return str(target.relative_to(self.folder))
 
     def close(self) -> None:

@@ -16,8 +16,9 @@ LOCK = "controller.lock"
 class Held(Exception):
     """Another process has the run. `holder` is what it said of itself: host, user, pid, start, boot_id; empty when it cannot be read."""
 
-    def __init__(self, holder: dict[str, Any]) -> None:
-        super().__init__(f"pid {holder.get('pid', '?')} on {holder.get('host', 'this machine')} has the run")
+    def __init__(self, holder: dict[str, Any], why: str = "") -> None:
+        who = f"pid {holder.get('pid', '?')} of {holder.get('user', 'somebody')} on {holder.get('host', 'this machine')}"
+        super().__init__(why or f"{who} goes on with it at this moment: `runbook show --follow` shows it")
         self.holder = holder
 
 

@@ -25,7 +25,7 @@ from runbook.model.event import (
     StepStarted,
     VarsSet,
 )
-from runbook.model.playbook import Node, StepNode
+from runbook.model.playbook import StepNode
 from runbook.steps.base import Reentry
 
 
@@ -60,15 +60,17 @@ class Flight(msgspec.Struct, kw_only=True):
 
 
 class Past:
-    """Ends and flights of a journal. `order`: all nodes, in the order of the playbook, which is that of time."""
+    """Ends and flights of a journal; none for a run that has just begun. `order`: all steps in the playbook's order, that of time."""
 
     def __init__(
         self, events: Sequence[AnyEvent] = (), order: Sequence[StepNode] = (), redo: Sequence[str] = (), skip: Sequence[str] = ()
     ) -> None:
         self.redo, self.skip = frozenset(redo), frozenset(skip)
         self.flights: dict[Key, Flight] = {}
-        self.stopped: list[StepEnded] = []
+        self.unknown: list[StepEnded] = []
         """Ends of this resume that say: it cannot be known whether this ran."""
+        self.suspended: RunSuspended | None = None
+        """The suspension in which the run was left."""
         self.found: set[tuple[str, str | None]] = set()
         self._ends: dict[Key, StepEnded] = {}
         self._unrun: dict[tuple[str, str], StepEnded] = {}
@@ -110,6 +112,7 @@ class Past:
     def _take(self, event: AnyEvent) -> None:
         match event:
             case StepStarted():
+                self.suspended = None
                 self._seen.add(event.step)
                 self._ends.pop(_key(event), None)
                 self._unrun.pop((event.step, ""), None)
@@ -120,6 +123,7 @@ class Past:
             case ActionStarted() | ActionEnded() | Registered() | VarsSet():
                 self._acted(event)
             case RunSuspended():
+                self.suspended = event
                 self._reopen(event)
             case Found():
                 self.found.add((event.finding.code, event.finding.step))
@@ -157,23 +161,16 @@ class Past:
 
     def _reopen(self, event: RunSuspended) -> None:
         """What suspended the run goes on: its answer was that more time is needed, or more to see."""
-        for key, end in list(self._ends.items()):
-            if key.step == event.step and end.verdict in ("slow", "undecided"):
+        last: dict[tuple[str, int | None], Key] = {}
+        for key in self._ends:
+            last[key.host, key.item] = key if key.step == event.step else last.get((key.host, key.item), key)
+        for key in [key for key in last.values() if key.step == event.step]:
+            end = self._ends[key]
+            if end.verdict in ("slow", "undecided"):
                 del self._ends[key]
                 start = StepStarted(step=key.step, type=end.type, host=key.host, item=key.item, attempt=key.attempt, part=end.part)
                 self.flights[key] = Flight(start=start, closed=True)
 
 
-NOTHING = Past()
-"""Of a run that has just begun."""
-
-
 def _key(event: StepStarted | StepEnded) -> Key:
     return Key(event.step, event.host, event.item, event.attempt)
-
-
-def steps_of(node: Node) -> list[StepNode]:
-    """All steps of a node."""
-    from runbook.engine.runtime import walk
-
-    return walk((node,))

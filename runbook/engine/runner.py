@@ -24,7 +24,8 @@ from runbook.engine.context import Context
 from runbook.engine.evidence import preserve
 from runbook.engine.journal import JournalError
 from runbook.engine.lease import secure
-from runbook.engine.runtime import Runtime
+from runbook.engine.past import Key
+from runbook.engine.runtime import Runtime, walk
 from runbook.engine.scope import plain
 from runbook.engine.selection import main_steps
 from runbook.engine.watch import pause
@@ -33,7 +34,7 @@ from runbook.model.event import StepEnded, StepStarted
 from runbook.model.playbook import BlockNode, Node, Retry, StepNode, Target
 from runbook.model.units import Duration
 from runbook.model.verdict import status_of, worst
-from runbook.steps.base import StepResult
+from runbook.steps.base import Reentry, StepResult
 
 MOST_THREADS = 32
 CLEANUP_STEP_S = 60.0
@@ -46,6 +47,8 @@ class Ending(NamedTuple):
     verdict: str
     node: StepNode | None
     end: StepEnded
+    unknown: bool = False
+    """Of a run that was resumed: it cannot be known whether the step ran. Nothing takes that; the author decides."""
 
 
 class Runner:
@@ -73,12 +76,18 @@ class Runner:
         return _Step(self._runtime, node, box, place, part).run()
 
     def _block(self, node: BlockNode, box: Box, place: names.Place, part: str) -> Ending | None:
+        known, inside = self._runtime.past, walk((node,))
         if node.id in self._runtime.unselected:
-            for step in main_steps(node):
+            for step in [] if known.entered(inside) else main_steps(node):
                 self._runtime.emit(skipped(step, part, self._runtime.unselected[node.id]))
             return None
         own = place.inside(node.common.vars)
-        decision = names.decide(self._runtime, node.common.when, own)
+        if known.entered(inside):
+            decision = names.Decision(True)
+        elif known.beyond(inside):
+            return None
+        else:
+            decision = names.decide(self._runtime, node.common.when, own)
         if decision.skip:
             return None
         if decision.problem:
@@ -86,14 +95,14 @@ class Runner:
         timeout = names.seconds(self._runtime, node.common.timeout, own)
         inner = place.enter(node)
         ending = self.nodes(node.steps, nested(self._runtime.clock, box, timeout, "block"), inner, part)
-        if ending is not None and suspends(self._runtime, ending) and not node.rescue:
+        if ending is not None and (ending.unknown or (suspends(self._runtime, ending) and not node.rescue)):
             return ending  # the run may be suspended: this block's `always` then waits for `cancel`
         if ending is not None and node.rescue and ending.verdict not in NEVER_RESCUED:
             taken = self.nodes(node.rescue, box, inner, "rescue")
-            if taken is None:
+            if taken is None and ("rescued", ending.end.step) not in self._runtime.past.found:
                 self._runtime.find("rescued", f"`{ending.end.step}` ended {ending.verdict}; its block's rescue passed", ending.end.step)
             ending = taken
-        if node.always and not (ending is not None and ending.verdict == "interrupted"):
+        if node.always and not (ending is not None and (ending.verdict == "interrupted" or ending.unknown)):
             failed = self.each(node.always, box, inner, "always")
             ending = ending or (failed[0] if failed else None)
         return ending
@@ -118,13 +127,17 @@ class _Step:
         self._part = part
         self._place = place.inside(node.common.vars)
         self._class = runtime.table[node.type]
+        self._past = runtime.past
 
     def run(self) -> Ending | None:
         """Condition, then all targets at once; the step ends when all have ended."""
+        if (decided := self._past.unrun(self._node.id)) is not None:
+            return self._ending([decided])
         if self._node.id in self._runtime.unselected:
             self._runtime.emit(skipped(self._node, self._part, self._runtime.unselected[self._node.id]))
             return None
-        decision = names.decide(self._runtime, self._node.common.when, self._place)
+        begun = self._past.entered([self._node])
+        decision = names.Decision(True) if begun else names.decide(self._runtime, self._node.common.when, self._place)
         if decision.skip:
             self._end_unrun("skipped", None, f"when: {self._node.common.when} is false")
             return None
@@ -141,10 +154,16 @@ class _Step:
         if not verdicts:
             return None
         verdict = worst([word for word in verdicts if word])
+        unknown = [end for end in ends if end in self._past.unknown]
+        if unknown:
+            return Ending(verdict, self._node, unknown[0], unknown=True)
         return Ending(verdict, self._node, next(end for end in ends if end.verdict == verdict))
 
     def _on(self, target: Target, index: int) -> StepEnded:
         place = self._place._replace(target=target, host_index=index)
+        before = self._past.unrun(self._node.id, target.target) or self._past.last(self._node, target.target)
+        if before is not None:
+            return before
         items = names.items(self._runtime, self._node, place)
         if isinstance(items, str):
             return self._end_unrun("unknown", "undecided", items, target.target)
@@ -162,11 +181,36 @@ class _Step:
         deadline = self._runtime.clock.monotonic() + (float(retry.for_) if retry else 0.0)
         attempt = 1
         while True:
-            end = self._attempt(target, place, attempt)
-            if retry is None or not self._again(retry, end, place, deadline):
-                self._preserve(end, place)
+            key = Key(self._node.id, target.target, place.number if place.looping else None, attempt)
+            before = self._past.end(key)
+            end = before or self._reentered(key) or self._attempt(target, place, attempt)
+            if self._past.knows(key._replace(attempt=attempt + 1)):
+                attempt += 1
+                continue
+            if end in self._past.unknown or retry is None or not self._again(retry, end, place, deadline):
+                if before is None and end not in self._past.unknown:
+                    self._preserve(end, place)
                 return end
             attempt += 1
+
+    def _reentered(self, key: Key) -> StepEnded | None:
+        """The end of an attempt that was in flight when its controller died and is not entered again: skipped, or not to be known."""
+        if key not in self._past.flights:
+            return None
+        if self._node.id in self._past.skip:
+            why, status, verdict = "skipped as `resume --skip` asks", "skipped", None
+        elif self._class.on_resume(self._node.body) != "unknown" or self._node.id in self._past.redo:
+            return None
+        else:
+            what = f"`{key.step}` ({self._node.type}) was in flight when the run lost its controller or was suspended"
+            why = f"{what}: whether it had its effect cannot be known, and it is not repeated by itself"
+            status, verdict = "unknown", "undecided"
+        base: dict[str, Any] = {"step": key.step, "type": self._node.type, "host": key.host, "item": key.item, "attempt": key.attempt}
+        end = StepEnded(**base, part=self._part, status=status, verdict=verdict, reason=why, seconds=0.0)
+        if verdict is not None:
+            self._past.unknown.append(end)
+        self._runtime.emit(end)
+        return end
 
     def _preserve(self, end: StepEnded, place: names.Place) -> None:
         """Evidence before cleanup."""
@@ -206,7 +250,8 @@ class _Step:
         rest = box.remaining_s(clock)
         started = StepStarted(**base, name=self._node.common.name, box_s=rest, limited_by=limited, marks=_marks(runtime, target.target))
         runtime.emit(started)
-        result = self._result(target, place, box, began)
+        flight = self._past.flights.get(Key(self._node.id, target.target, base["item"], attempt))
+        result = self._result(target, place, box, began, flight.reentry() if flight is not None else None, attempt)
         ended = StepEnded(
             **base,
             status=status_of(result.verdict),
@@ -229,7 +274,7 @@ class _Step:
             own = min(usual, CLEANUP_STEP_S) if self._part in ("always", "cleanup") else usual
         return nested(self._runtime.clock, self._box, own, "step")
 
-    def _result(self, target: Target, place: names.Place, box: Box, began: float) -> StepResult:
+    def _result(self, target: Target, place: names.Place, box: Box, began: float, reentry: Reentry | None, attempt: int) -> StepResult:
         """Run the step's own code; whatever it raises becomes a verdict."""
         if self._runtime.cancel.is_set():
             return StepResult(verdict="interrupted", reason="interrupted before it began")
@@ -237,7 +282,12 @@ class _Step:
             step = names.build(self._runtime, self._node, place)
             if isinstance(step, StepResult):
                 return step
-            return step.run(Context(self._runtime, self._node, target.target, box, place, began))
+            context = Context(self._runtime, self._node, target.target, box, place, began)
+            refused = secure(self._runtime, step, context)
+            if refused is not None:
+                return refused
+            box = self._step_box(place)  # anew: waiting for a lease is not the step's own time
+            return step.run(Context(self._runtime, self._node, target.target, box, place, began, reentry, attempt))
         except Cancelled:
             return StepResult(verdict="interrupted", reason="interrupted")
         except Unreachable as problem:
@@ -245,11 +295,6 @@ class _Step:
             return StepResult(verdict="unreachable", reason=_sentence(problem, problem.stage))
         except CallTimeout as problem:
             return StepResult(verdict="unreachable", reason=_sentence(problem, "link"))
-            context = Context(self._runtime, self._node, target.target, box, place, began)
-            refused = secure(self._runtime, step, context)
-            if refused is not None:
-                return refused
-            box = self._step_box(place)  # anew: waiting for a lease is not the step's own time
         except RemoteError as problem:
             return StepResult(verdict="refused" if problem.code in ("protected", "busy") else "failed", reason=_sentence(problem, ""))
         except JournalError:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from runbook.engine.journal import Journal
+from runbook.engine.past import Past
 from runbook.engine.selection import unselected
 from runbook.engine.state import RunState
 from runbook.engine.tree import Tree
@@ -45,6 +46,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     overrides: dict[str, Any] = {}
     check: bool = False
     no_suspend: bool = False
+    wait_lease_s: float = 0.0
+    """How long to wait for hosts that another run has leased."""
     argv: list[str] = []
     tags: list[str] = []
     skip_tags: list[str] = []
@@ -55,8 +58,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 class Runtime:
     """One run in progress. Thread safe where steps of several hosts meet: journal, connections."""
-    wait_lease_s: float = 0.0
-    """How long to wait for hosts that another run has leased."""
 
     def __init__(
         self,
@@ -86,6 +87,7 @@ class Runtime:
         self.tensor_diff = tensor_diff
         self.earlier = earlier
         self.state = RunState()
+        self.past = Past()
         self.cancel = CancelToken()
         self.info = RunInfo(id=options.run, dir=options.dir, suspend_for_s=float(playbook.suspend_for))
         self.tree = Tree(playbook)
@@ -96,6 +98,8 @@ class Runtime:
         self._hosts: dict[str, Host] = {}
         self._reached: dict[str, HostFacts] = {}
         self._fates: dict[tuple[str, int, int], str] = {}
+        self.leased: dict[str, Host] = {}
+        """The connection over which this run took each host's lease."""
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
         self._logs: dict[str, set[str]] = {}
@@ -111,8 +115,6 @@ class Runtime:
         """Record a finding."""
         self.emit(Found(finding=Finding(code=code, text=text, step=step)))
 
-        self.leased: dict[str, Host] = {}
-        """The connection over which this run took each host's lease."""
     def first_time(self, key: object) -> bool:
         """Whether this was not asked before in this run."""
         with self._lock:
@@ -255,6 +257,10 @@ class Runtime:
             return {}  # the step itself is about to meet the same host and reports it
 
     # actions -----------------------------------------------------------------------------------------------------
+
+    def count_actions(self, number: int) -> None:
+        """So many have been before, in the journal that is gone on with."""
+        self._actions = number
 
     def action(self, step: str, host: str, name: str, detail: dict[str, Any]) -> Action:
         """One act on a host, as a context manager."""

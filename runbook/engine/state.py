@@ -93,6 +93,13 @@ class RunState:
                 self.hosts[event.host] = event
             case SampleTaken() if isinstance(event.sample.gpus, Seen):
                 self.gpus[event.sample.host] = tuple(gpu.name for gpu in event.sample.gpus.value)
+            case RunStarted() | Resumed() | Interrupted() | MainEnded() | RunSuspended() | RunEnded():
+                self._went_on(event)
+            case _:
+                pass  # observations and progress change nothing that later steps can refer to
+
+    def _went_on(self, event: RunStarted | Resumed | Interrupted | MainEnded | RunSuspended | RunEnded) -> None:
+        match event:
             case RunStarted():
                 self.header, self.controller = event, event.controller
             case Resumed():
@@ -105,8 +112,6 @@ class RunState:
                 self.suspended = event
             case RunEnded():
                 self.ended, self.suspended = event, None
-            case _:
-                pass  # observations and progress change nothing that later steps can refer to
 
     def _started(self, event: StepStarted) -> None:
         record = self.steps.setdefault(event.step, StepRecord(id=event.step, type=event.type))

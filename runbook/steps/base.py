@@ -6,7 +6,7 @@ from the struct: the docstring is the first line of its page, each field carries
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -71,6 +71,17 @@ class Patched(msgspec.Struct, frozen=True, kw_only=True):
     probes: tuple[dict[str, Any], ...]
     written: float = 0.0
     """Host unix time just before the file was replaced: a process that started earlier cannot have loaded it."""
+
+
+class Reentry(msgspec.Struct, frozen=True, kw_only=True):
+    """What the journal says of an attempt that was in flight when its controller died, and is entered again.
+
+    `registered`: its launch or patch is on record. `acted`: the detail of each act that had begun, by name.
+    """
+
+    registered: bool = False
+    vars_set: bool = False
+    acted: dict[str, dict[str, Any]] = {}
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,6 +166,8 @@ class StepContext(Protocol):
     run: RunInfo
     clock: Clock
     cancel: CancelToken
+    reentry: Reentry | None
+    """This attempt had begun before, under a controller that died. None: it begins now."""
     check_mode: bool
     """Look, change nothing, report "would …"."""
 
@@ -291,8 +304,21 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The whole mapping is free-form and arrives in the field named by SHORTHAND (set)."""
     CHANGES: ClassVar[bool] = False
     """It uses the host's GPUs, or changes what those who use them run: the run must hold the host's lease."""
+    RESUME: ClassVar[str] = "again"
+    """In flight when the controller died. again: enter it anew, for it only looks. recheck: it asks the host what was done, by
+    `ctx.reentry`. unknown: nobody can tell, so the author decides."""
     SUSPENDS: ClassVar[bool] = False
     """Ending slow or undecided on a server this run launched suspends the run (wait_healthy, request)."""
+
+    @classmethod
+    def on_resume(cls, body: Mapping[str, Any]) -> str:
+        """RESUME of a step with this body, as written."""
+        return cls.RESUME
+
+    @classmethod
+    def disturbs(cls, body: dict[str, Any]) -> str:
+        """What others on the host would notice of a step with this body, still with expressions in it; empty when nothing."""
+        return ""
 
     def problems(self) -> list[tuple[str, str, str]]:
         """Static mistakes that types cannot say: (dotted path, summary, hint). Called with expressions still in the text fields."""

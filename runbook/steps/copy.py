@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -19,6 +19,7 @@ class Copy(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     TYPE: ClassVar[str] = "copy"
     TIMEOUT: ClassVar[str] = "30m"
+    RESUME: ClassVar[str] = "unknown"
     RESULTS: ClassVar[dict[str, str]] = {
         "path": "where it lies on the host",
         "sha256": "of the file",
@@ -33,6 +34,11 @@ class Copy(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Annotated[str, Meta(pattern="^0?[0-7]{3}$")] | None, Meta(description="octal, as in '0644'; the local file's when left out")
     ] = None
     max: Annotated[Size, Meta(description="refuse a larger file")] = Size(256 * 2**20)
+
+    @classmethod
+    def disturbs(cls, body: dict[str, Any]) -> str:
+        """What others on the host would notice."""
+        return "writes a file"
 
     def plan(self) -> list[str]:
         """One line."""

@@ -46,6 +46,7 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     TYPE: ClassVar[str] = "kill"
     CHANGES: ClassVar[bool] = True
     TIMEOUT: ClassVar[str] = "1m"
+    RESUME: ClassVar[str] = "recheck"
     RESULTS: ClassVar[dict[str, str]] = {
         "targets": "pid, start, user, title, rss of each process that was to end",
         "gone": "those that are gone",
@@ -65,6 +66,11 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tree: Annotated[bool, Meta(description="also the descendants, the session that it leads and its run")] = True
     expect: Annotated[Literal["any", "some", "none"], Meta(description="some: nothing matched is a failure; none: a match is one")] = "any"
     allow_users: Annotated[list[str], Meta(description="users whose processes may be ended besides our own")] = []
+
+    @classmethod
+    def disturbs(cls, body: dict[str, Any]) -> str:
+        """What others on the host would notice."""
+        return "" if "step" in body else "ends processes that this run did not start"
 
     def problems(self) -> list[tuple[str, str, str]]:
         """Exactly one way to say what to end, and no match that matches everything."""
@@ -107,8 +113,12 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if launched is not None and launched.attached:
             reason = f"`{self.step}` attached a server that this run did not start: name its process, `pid: {launched.state.pid}`"
             return StepResult(verdict="refused", reason=reason, fields=_fields((), KillReport(), ()))
-        seeds = self._seeds(ctx, host, table)
-        chosen = widen(seeds, table, self._run(ctx)) if self.tree else seeds
+        begun = ctx.reentry.acted.get("kill") if ctx.reentry is not None and self.step is None else None
+        if begun is not None:  # what it had chosen, and no process that has come since
+            chosen = seeds = [p for p in table if (p.pid, p.start) in {(row["pid"], row["start"]) for row in begun["targets"]}]
+        else:
+            seeds = self._seeds(ctx, host, table)
+            chosen = widen(seeds, table, self._run(ctx)) if self.tree else seeds
         targets, protected = split(chosen, self.allow_users)
         refusal = self._refusal(seeds, protected)
         if refusal:
@@ -124,14 +134,14 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
             done(gone=len(report.gone), left=list(report.left))
         if self.step is not None and not report.left:
             ctx.settle(f"launch:{self.step}:{host.name}", "stopped")
-        return self._result(targets, report, protected)
+        return self._result(targets, report, protected, bool(begun))
 
-    def _result(self, targets: Sequence[Process], report: KillReport, protected: Sequence[Process]) -> StepResult:
+    def _result(self, targets: Sequence[Process], report: KillReport, protected: Sequence[Process], begun: bool) -> StepResult:
         fields = _fields(targets, report, protected)
         if report.left:
             names = ", ".join(f"{row['pid']} ({row.get('why', 'alive')})" for row in report.left)
             return StepResult(verdict="failed", reason=f"still there after the ladder: {names}", fields=fields)
-        if self.expect == "some" and not targets:
+        if self.expect == "some" and not targets and not begun:
             return StepResult(verdict="failed", reason="nothing matched, and `expect: some` asks for a match", fields=fields)
         if self.expect == "none" and targets:
             return StepResult(verdict="failed", reason=f"{len(targets)} processes matched, and `expect: none` asks for none", fields=fields)

@@ -41,8 +41,8 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """
 
     TYPE: ClassVar[str] = "launch"
-    SHORTHAND: ClassVar[str | None] = None
     CHANGES: ClassVar[bool] = True
+    SHORTHAND: ClassVar[str | None] = None
     TIMEOUT: ClassVar[str] = "2m"
     RESUME: ClassVar[str] = "recheck"
     RESULTS: ClassVar[dict[str, str]] = {
@@ -79,6 +79,11 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = "auto"
     settle: Annotated[Duration, Meta(description="how long it must live before the step passes")] = Duration(1)
 
+    @classmethod
+    def disturbs(cls, body: dict[str, Any]) -> str:
+        """What others on the host would notice."""
+        return "starts a server"
+
     def argv(self) -> tuple[str, ...]:
         """The command list as text; empty for shell text."""
         if isinstance(self.command, str):
@@ -104,14 +109,17 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Look at the port, start, watch it settle."""
         profile = ctx.profile(self.profile)
         port = self.port or read_port(self.argv() or tuple(_words(self.command)), profile)
-        taken = self._port_owner(ctx, port) if port else None
-        if taken:
-            return StepResult(verdict="wrong_server", reason=taken.reason, diagnosis=taken, fields={"port": port})
-        if ctx.check_mode:
-            return StepResult(verdict="passed", reason=f"would {self.plan()[0]}")
-        launched = self._start(ctx, profile, port)
-        if isinstance(launched, StepResult):
-            return launched
+        launched = self._begun(ctx, profile, port)
+        if launched is None:
+            taken = self._port_owner(ctx, port) if port else None
+            if taken:
+                return StepResult(verdict="wrong_server", reason=taken.reason, diagnosis=taken, fields={"port": port})
+            if ctx.check_mode:
+                return StepResult(verdict="passed", reason=f"would {self.plan()[0]}")
+            started = self._start(ctx, profile, port)
+            if isinstance(started, StepResult):
+                return started
+            launched = started
         diagnosis = ctx.watch(Settling(ctx, launched, float(self.settle)))
         state = ctx.host.launch_state(ctx.run.id, ctx.step)
         reason = f"pid {state.pid}, log {state.log}" if diagnosis.verdict == "passed" else diagnosis.reason
@@ -121,6 +129,20 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
             ctx.find("profile_version", text)
         fields = {**_fields(state, port, launched.env), "versions": versions}
         return StepResult(verdict=diagnosis.verdict, kind=diagnosis.kind, reason=reason, diagnosis=diagnosis, fields=fields)
+
+    def _begun(self, ctx: StepContext, profile: Profile, port: int | None) -> Launched | None:
+        """What this attempt had started before its controller died, as the keeper has it on record."""
+        before = ctx.launched(ctx.step)
+        if ctx.reentry is None or ctx.reentry.registered:
+            return before if ctx.reentry is not None else None
+        try:
+            known = {state.id: state for state in ctx.host.keeper(ctx.run.id).launches}
+        except RemoteError:
+            return None  # the host has nothing of this run
+        state = known.get(ctx.step)
+        if state is None or (before is not None and (before.state.pid, before.state.start) == (state.pid, state.start)):
+            return None  # it is not there, or of an attempt that has ended
+        return self._kept(ctx, profile, port, state, self._env(ctx, profile))
 
     def _port_owner(self, ctx: StepContext, port: int) -> Diagnosis | None:
         owners = ctx.host.listeners(port)
@@ -140,12 +162,7 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def _start(self, ctx: StepContext, profile: Profile, port: int | None) -> Launched | StepResult:
         host, run = ctx.host, ctx.run
-        env = {
-            **profile.launch_env,
-            **self._dump_env(),
-            **_visible_gpus(host.gpu_indices),
-            **{key: _text(value) for key, value in self.env.items()},
-        }
+        env = self._env(ctx, profile)
         spec = LaunchSpec(
             run=run.id,
             id=ctx.step,
@@ -178,9 +195,18 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
             ctx.find(
                 "dumps_full", f"`{ctx.step}` is not launched as without runbook: `dumps: full` added {', '.join(sorted(state.dump_env))}"
             )
+        return self._kept(ctx, profile, port, state, env)
+
+    def _env(self, ctx: StepContext, profile: Profile) -> dict[str, str]:
+        """The variables that are added to the host's own."""
+        added = {key: _text(value) for key, value in self.env.items()}
+        return {**profile.launch_env, **self._dump_env(), **_visible_gpus(ctx.host.gpu_indices), **added}
+
+    def _kept(self, ctx: StepContext, profile: Profile, port: int | None, state: LaunchState, env: dict[str, str]) -> Launched:
+        """It exists: later steps may refer to it."""
         launched = Launched(
             step=ctx.step,
-            host=host.name,
+            host=ctx.host.name,
             state=state,
             profile=profile,
             port=port,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-from runbook.hosts.base import Host, ModuleFile, RemoteError, UndoRecord
+from runbook.hosts.base import Host, ModuleFile, OpenPatch, RemoteError, UndoRecord
 from runbook.model.diagnostic import Diagnostic
 from runbook.model.fields import ForwardLaunchRef
 from runbook.model.units import Duration
@@ -57,6 +57,7 @@ class Patch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     TYPE: ClassVar[str] = "patch"
     CHANGES: ClassVar[bool] = True
+    RESUME: ClassVar[str] = "recheck"
     RESULTS: ClassVar[dict[str, str]] = {
         "path": "the file that was patched",
         "module": "the module it was found as; empty when it was given as `file`",
@@ -82,6 +83,11 @@ class Patch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     undo_after: Annotated[Duration, Meta(description="the keeper restores the file when the controller has been silent for so long")] = (
         Duration(7200)
     )
+
+    @classmethod
+    def disturbs(cls, body: dict[str, Any]) -> str:
+        """What others on the host would notice."""
+        return "changes a file that others may import"
 
     def problems(self) -> list[tuple[str, str, str]]:
         """One file, something to do in it, and what each probe can tell without the file."""
@@ -113,14 +119,15 @@ class Patch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def run(self, ctx: StepContext) -> StepResult:
         """Find, read, transform; then undo record and replacement."""
         try:
-            target = self._target(ctx)
+            begun = self._begun(ctx)
+            target = self._target(ctx) if begun is None else self._original(ctx, begun)
             marker = f"{ctx.run.id}/{ctx.step}/{target.sha256[:8]}"
             side_file = f"{ctx.host.facts.state_dir}/runs/{ctx.run.id}/probes/{ctx.step}.jsonl"
             made = self._transformed(ctx, target, marker, side_file)
             fields = self._fields(target, made)
             if ctx.check_mode:
                 return StepResult(verdict="passed", reason=f"would patch {target.path}", fields=fields)
-            record, written = self._write(ctx, target, made, side_file)
+            record, written = self._write(ctx, target, made, side_file) if begun is None else _as_written(begun, made)
         except Refusal as refusal:
             return refusal.result
         launch = self.for_ or _only_launch(ctx)
@@ -140,6 +147,37 @@ class Patch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
             )
         )
         return StepResult(verdict="passed", reason=_done(target, made), fields=fields)
+
+    def _begun(self, ctx: StepContext) -> OpenPatch | None:
+        """What this attempt had written before its controller died, by the host's undo record."""
+        if ctx.reentry is None:
+            return None
+        try:
+            found = {patch.id: patch for patch in ctx.host.open_patches(ctx.run.id)}.get(ctx.step)
+        except RemoteError:
+            return None  # the host has nothing of this run
+        if found is not None and found.state == "original":  # announced, and then not written
+            ctx.host.restore(ctx.run.id, [found.id])
+            return None
+        return found
+
+    def _original(self, ctx: StepContext, begun: OpenPatch) -> Target:
+        """The file before the patch that is in it. Raises Refusal."""
+        if begun.state != "patched":
+            raise Refusal("failed", f"{begun.path} is {begun.state}: it is not as this step left it", path=begun.path)
+        found = None if self.file else find_module(ctx, self.module, self.for_)
+        asked = ctx.reentry.acted.get("patch", {}).get("path", begun.path) if ctx.reentry is not None else begun.path
+        try:
+            data = read_whole(ctx.host, f"{begun.folder}/original")
+        except RemoteError as problem:
+            raise Refusal("failed", _sentence(problem), path=begun.path) from None
+        return Target(
+            path=asked,
+            data=data,
+            module="" if self.file else self.module,
+            others=() if found is None else found.others,
+            git=found.git if found else {},
+        )
 
     def _target(self, ctx: StepContext) -> Target:
         found = None if self.file else find_module(ctx, self.module, self.for_)
@@ -210,6 +248,16 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     diff: str
     placed: tuple[dict[str, Any], ...] = ()
     block: bool = True
+
+
+def _as_written(begun: OpenPatch, made: Made) -> tuple[UndoRecord, float]:
+    """The record of a patch that is in place. Raises Refusal when it is another one than this step would make."""
+    if begun.sha256_after != hashlib.sha256(made.data).hexdigest():
+        raise Refusal(
+            "failed", f"{begun.path} carries another patch than this step makes now; `runbook cancel` takes it back", path=begun.path
+        )
+    shared = {name: getattr(begun, name) for name in UndoRecord.__struct_fields__}
+    return UndoRecord(**shared), begun.patched
 
 
 def find_module(ctx: StepContext, module: str, launch: str | None) -> ModuleFile:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, NamedTuple, Union
 from urllib.parse import urlencode
 
@@ -52,6 +52,7 @@ class Request(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     TYPE: ClassVar[str] = "request"
     TIMEOUT: ClassVar[str] = "10m"
     SUSPENDS: ClassVar[bool] = True
+    RESUME: ClassVar[str] = "unknown"
     RESULTS: ClassVar[dict[str, str]] = {
         "status": "HTTP status; of several requests the one that decided",
         "headers": "response headers, names in lower case",
@@ -87,6 +88,11 @@ class Request(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     expect: Annotated[ExpectAnswer, Meta(description="what the answer must hold")] = ExpectAnswer()
     stall_after: StallAfter = "auto"
     on_suspect: OnSuspect = "collect"
+
+    @classmethod
+    def on_resume(cls, body: Mapping[str, Any]) -> str:
+        """A GET asks again; what else it sends may have had its effect."""
+        return "again" if "get" in body else cls.RESUME
 
     def problems(self) -> list[tuple[str, str, str]]:
         """Exactly one server and one method; at most one body."""

@@ -22,6 +22,7 @@ class Restore(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     TYPE: ClassVar[str] = "restore"
     SHORTHAND: ClassVar[str | None] = "patch"
+    RESUME: ClassVar[str] = "recheck"
     RESULTS: ClassVar[dict[str, str]] = {
         "restored": "files that have their original bytes again",
         "already": "files that had them already",

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Union
 import msgspec
 from msgspec import Meta
 
-from runbook.hosts.base import Completed, ProcessId, RemoteError
+from runbook.hosts.base import Completed, HostError, LinkLost, ProcessId, RemoteError
 from runbook.model.fields import ShellText
 from runbook.model.playbook import DEFAULT_CAP
 from runbook.model.units import format_duration
@@ -18,6 +18,7 @@ from runbook.steps.exchange import Exchange
 from runbook.steps.kill import launch_processes
 from runbook.steps.patience import OnSuspect, StallAfter, bad_duration, seconds_or_auto
 from runbook.steps.printed import Printed
+from runbook.steps.taking_over import Unknowable, take_over
 
 LAST_LINES = 5
 UNWATCHED_S = 5.0
@@ -36,7 +37,8 @@ class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Run a shell script or a command on the host.
 
     The script travels as data, never as an argument, and runs with `set -eu` and, where there is bash, `pipefail`. When the time
-    box ends, the ladder runs on its process group and the step says whether it is gone. A background child that keeps the output
+    box ends, the ladder runs on its process group and the step says whether it is gone. It outlives the loss of the link: its end is
+    collected over the next one. A background child that keeps the output
     open is a finding, not a wait. What runs for longer than 5 s is watched: a hang that is proven ends it early, with `stall_after`
     also one that is not more than strong.
     """
@@ -44,6 +46,7 @@ class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     TYPE: ClassVar[str] = "run"
     SHORTHAND: ClassVar[str | None] = "shell"
     TIMEOUT: ClassVar[str] = "10m"
+    RESUME: ClassVar[str] = "unknown"
     RESULTS: ClassVar[dict[str, str]] = {
         "exit": "exit code; null when a signal ended it",
         "signal": "the signal's name, else null",
@@ -66,6 +69,11 @@ class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     stall_after: StallAfter = "auto"
     on_suspect: OnSuspect = "collect"
 
+    @classmethod
+    def disturbs(cls, body: dict[str, Any]) -> str:
+        """What others on the host would notice."""
+        return "runs as root" if body.get("sudo") else ""
+
     def problems(self) -> list[tuple[str, str, str]]:
         """Exactly one of shell and argv; stdin only where there is one."""
         found = []
@@ -86,9 +94,11 @@ class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Run it within the box."""
         if ctx.check_mode:
             return StepResult(verdict="passed", reason=f"would {self.plan()[0]}")
+        started = Started()
         try:
-            started = Started()
             done, seen = self._watched(ctx, started)
+        except Unknowable as problem:
+            return StepResult(verdict="undecided", reason=f"{problem}{started.end_the_rest(ctx)}")
         except RemoteError as problem:
             return StepResult(verdict="failed", reason=problem.summary + (f"; {problem.hint}" if problem.hint else ""))
         if done.stdout_held:
@@ -98,7 +108,7 @@ class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def _watched(self, ctx: StepContext, started: Started) -> tuple[Completed, Diagnosis | None]:
         """How it ended, and what watching it brought; None when it was too short for that."""
-        printed, began = Printed(), ctx.clock.now()
+        printed, began, _ = Printed(), ctx.clock.now(), ctx.host  # a link that was lost before is waited for here
         call = Exchange(ctx.cancel, lambda token: self._execute(ctx, printed, started))
         try:
             if call.wait(UNWATCHED_S):
@@ -125,23 +135,30 @@ class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
             if self.live:
                 ctx.progress(data.decode("utf-8", "replace").strip()[-200:])
 
-        box = max(0.1, ctx.remaining_s())
         argv, shell = [str(word) for word in self.argv or ()], self.shell or ""
         stdin = self.stdin.encode()
         if self.sudo:
             argv, shell, stdin = _through_sudo(argv, shell, env, stdin)
-        return ctx.host.run(
-            argv,
-            shell=shell,
-            env=env,
-            cwd=self.cwd,
-            stdin=stdin,
-            timeout_s=box,
-            keep_bytes=DEFAULT_CAP,
-            on_output=show,
-            marker=ctx.run.id,
-            on_start=started.note,
-        )
+        while True:
+            host = ctx.host
+            try:
+                return host.run(
+                    argv,
+                    shell=shell,
+                    env=env,
+                    cwd=self.cwd,
+                    stdin=stdin,
+                    timeout_s=max(0.1, ctx.remaining_s()),
+                    keep_bytes=DEFAULT_CAP,
+                    on_output=show,
+                    marker=ctx.run.id,
+                    hold=ctx.once,
+                    on_start=started.note,
+                )
+            except LinkLost as lost:
+                done = take_over(ctx, lost, host.facts, show, host.name)
+            if done is not None:
+                return done
 
     def _result(self, ctx: StepContext, done: Completed) -> StepResult:
         out, err = _joined(done.stdout, done.stdout_dropped), _joined(done.stderr, done.stderr_dropped)
@@ -190,6 +207,16 @@ class Started:
         if self.process is not None:
             members = launch_processes(ctx.host.processes(ctx.run.id), self.process.pid, self.process.start, self.process.pid)
             ctx.host.kill([member.id for member in members], LADDER)
+
+    def end_the_rest(self, ctx: StepContext) -> str:
+        """End what is still there of a command whose end nobody can see; answers what became of it, as the end of a sentence."""
+        if self.process is None:
+            return "; which process it became is not known either"
+        try:
+            self.end(ctx)
+        except HostError as problem:
+            return f"; pid {self.process.pid} may still run ({problem.summary})"
+        return f"; pid {self.process.pid} and what it started were ended"
 
 
 def _diagnosed(result: StepResult, done: Completed, seen: Diagnosis, started: Started) -> StepResult:

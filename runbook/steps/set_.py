@@ -16,6 +16,7 @@ class Set(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     SHORTHAND: ClassVar[str | None] = "values"
     FREE: ClassVar[bool] = True
     NEEDS_HOST: ClassVar[bool] = False
+    RESUME: ClassVar[str] = "recheck"
     RESULTS: ClassVar[dict[str, str]] = {"values": "what was set"}
     EXAMPLE: ClassVar[str] = "set: {threshold: 4, model: '${{ steps.up.server_info.model_path }}'}"
 
@@ -34,5 +35,6 @@ class Set(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def run(self, ctx: StepContext) -> StepResult:
         """The engine has evaluated the values; write them down."""
-        ctx.set_vars(dict(self.values))
+        if ctx.reentry is None or not ctx.reentry.vars_set:  # else they are set already; a second time could count on from there
+            ctx.set_vars(dict(self.values))
         return StepResult(verdict="passed", fields={"values": dict(self.values)}, reason="set " + ", ".join(self.values))

@@ -22,7 +22,7 @@ from runbook.model.profile import Profile
 from runbook.model.sample import Sample
 from runbook.model.usual import PhaseTime, Usual
 from runbook.model.verdict import Diagnosis
-from runbook.steps.base import Goal, Launched, Patched, RunInfo, Step, StepResult, Window
+from runbook.steps.base import Goal, Launched, Patched, Reentry, RunInfo, Step, StepResult, Window
 
 AFTER_S = 0.2
 """A window goes on this long after the step that ends it: shorter than in a run, so that tests do not wait."""
@@ -76,6 +76,7 @@ class LocalContext:
         self.clock: Clock = clock or SystemClock()
         self.cancel = CancelToken()
         self.check_mode = check_mode
+        self.reentry: Reentry | None = None
         self.step = self.once = "s00"
         self.box_s = box_s
         self.began = self.clock.monotonic()

@@ -1,0 +1,154 @@
+"""`runbook resume`: go on with a run that has no end: suspended, or its controller died."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from runbook.cli import store
+from runbook.cli.cancel import last_open, rebuild, secrets_of
+from runbook.cli.load import read_secrets
+from runbook.engine.lock import Held
+from runbook.engine.past import Past
+from runbook.model.clock import SystemClock
+from runbook.model.event import RunStarted
+from runbook.model.masked import mark
+from runbook.model.verdict import EXIT_CODES
+
+
+@click.command()
+@click.argument("run")
+@click.option("--redo", multiple=True, metavar="STEP", help="Run this step again, of which it is not known whether it ran.")
+@click.option("--skip", multiple=True, metavar="STEP", help="Go on after this step; what it would have given is unknown.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+def command(run: str, redo: tuple[str, ...], skip: tuple[str, ...], as_json: bool) -> int:
+    """Go on with RUN (an id, its beginning, `last`, or a folder): suspended, or its controller died.
+
+    Steps that have ended are not run again. A wait that was in flight begins anew, a launch or a patch is looked up on its host. Of a
+    script, a copy or a request that sends something it cannot be known: the run stops there, exit 9, until --redo or --skip says what
+    is right. Secrets are read from the environment again.
+    """
+    from runbook.cli import perform
+
+    folder = last_open() if run == "last" else store.find_run(run)
+    try:
+        with store.hold(folder, perform.controller()):
+            return _resume(folder, redo, skip, as_json)
+    except Held as held:
+        click.echo(f"{folder.name}: {held}", err=True)
+        return EXIT_CODES["refused"]
+
+
+def _resume(folder: Path, redo: tuple[str, ...], skip: tuple[str, ...], as_json: bool) -> int:
+    from runbook.cli import live, perform
+    from runbook.engine.journal import repair_torn_line
+    from runbook.engine.resume import resume
+    from runbook.engine.runtime import Options
+    from runbook.engine.state import fold
+    from runbook.hosts.base import HostError
+
+    events = store.read_run(folder)
+    state = fold(events)
+    header = state.header
+    if header is None:
+        raise click.UsageError(f"{folder.name} has no header: nothing ran, so there is nothing to go on with")
+    if state.ended is not None:
+        click.echo(f"{header.run} has ended already: {state.ended.verdict}", err=True)
+        return perform.finish(folder, as_json)
+    if state.suspended is None and store.is_alive(state.controller):
+        where = f"pid {state.controller.get('pid')} on {state.controller.get('host')}"
+        click.echo(f"{header.run} is still running ({where}): `runbook show --follow {header.run}` shows it", err=True)
+        return EXIT_CODES["refused"]
+    again = Again(folder, header)
+    for name in again.unmasked:
+        click.echo(f"the secret {name} is not set now, so it cannot be masked: the server's log is not fetched", err=True)
+    _check(Past(events), redo, skip)
+    repair_torn_line(folder)
+    clock = SystemClock()
+    options = Options(
+        run=header.run,
+        dir=str(folder.absolute()),
+        overrides=again.overrides,
+        check=header.check,
+        no_suspend=header.no_suspend,
+        argv=header.argv,
+        unmasked=again.unmasked,
+        tags=header.tags,
+        skip_tags=header.skip_tags,
+        start_at=header.start_at,
+    )
+    runtime = perform.runtime(again.playbook, options, again.secrets, clock, first=len(events), cwd=header.controller.get("cwd"))
+    with live.follower(clock, quiet=False) as follower:
+        runtime.journal.follow(follower.follow)
+        leave = functools.partial(perform.leave, options, as_json)
+        try:
+            ended = resume(runtime, events, leave, perform.controller(), redo, skip)
+        except HostError as problem:
+            click.echo(f"{header.run} was not resumed: {problem.summary}" + (f"; {problem.hint}" if problem.hint else ""), err=True)
+            return EXIT_CODES["unreachable"]
+    code = perform.finish(folder, as_json, () if header.check or "--no-post" in header.argv else again.playbook.post)
+    return ended.exit_code or code
+
+
+class Again:
+    """What a run is gone on with: its playbook, its overrides and its secrets, whose values the environment gives once more."""
+
+    def __init__(self, folder: Path, header: RunStarted) -> None:
+        secrets, self.unmasked = secrets_of(folder, header)
+        for name in self.unmasked:
+            if name in header.overrides:
+                raise click.UsageError(f"the value of `-e {name}=…` is a secret, so the journal does not have it: run with {name}=… set")
+        whole = _with_its_text(header)
+        overrides, vars = _revived(header.overrides, secrets), _revived(header.vars, secrets)
+        self.playbook = msgspec.structs.replace(rebuild(whole), vars=vars)
+        self.overrides: dict[str, Any] = overrides
+        self.secrets, problems = read_secrets(self.playbook, overrides, os.environ)
+        if problems:
+            raise click.UsageError("; ".join(f"{one.summary}: {one.hint}" for one in problems))
+
+
+def _with_its_text(header: RunStarted) -> RunStarted:
+    """The header with the playbook as it was read. Where that was masked in the journal, its file must still be the same."""
+
+    files = {header.playbook: header.playbook_text, **header.files}
+    if _is_whole(header, files):
+        return header
+    try:
+        read = {name: Path(header.controller.get("cwd") or "", name).read_text("utf-8") for name in files}
+    except (OSError, UnicodeDecodeError):
+        read = {}
+    if not _is_whole(header, read):
+        raise click.UsageError(f"the journal's copy of the playbook is masked, and {header.playbook} is not the file that was run")
+    return msgspec.structs.replace(header, playbook_text=read.pop(header.playbook), files=read)
+
+
+def _is_whole(header: RunStarted, files: Mapping[str, str]) -> bool:
+    return hashlib.sha256("".join(files.values()).encode()).hexdigest() == header.playbook_sha256
+
+
+def _revived(value: Any, secrets: Mapping[str, str]) -> Any:
+    """Plain data with the values of these secrets in the place of their marks."""
+    if isinstance(value, str):
+        return functools.reduce(lambda text, name: text.replace(mark(name), secrets[name]), secrets, value) if "***" in value else value
+    if isinstance(value, dict):
+        return {key: _revived(item, secrets) for key, item in value.items()}
+    return [_revived(item, secrets) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _check(past: Past, redo: Sequence[str], skip: Sequence[str]) -> None:
+    """--redo and --skip name what was in flight, and not both the same."""
+    flying = sorted({key.step for key in past.flights})
+    for option, names in (("--redo", redo), ("--skip", skip)):
+        for name in names:
+            if name not in flying:
+                there = f"in flight: {', '.join(flying)}" if flying else "no step was in flight"
+                raise click.UsageError(f"{option} {name}: that step was not in flight when the controller died ({there})")
+    if both := set(redo) & set(skip):
+        raise click.UsageError(f"`{min(both)}` is named by --redo and by --skip: choose one")
