@@ -34,7 +34,8 @@ def _step(record: StepRecord | None, fields: Mapping[str, str], step: str) -> An
             "reason": why,
             "hosts": {},
         }
-    hosts = {target: _target([end for end in record.ends if end.host == target], fields) for target in record.targets}
+    by_target = {target: [end for end in record.ends if end.host == target] for target in record.targets}
+    hosts = {target: _target(ends, fields) for target, ends in by_target.items() if ends}
     if len(hosts) == 1:
         (only,) = hosts.values()
         return {**only, "hosts": hosts}

@@ -74,7 +74,14 @@ def playbook(folder: Path, port: int) -> dict[str, Any]:
     command = [sys.executable, str(SERVER), "--port", str(port), "--folder", str(folder)]
     steps = [
         {"kill": {"match": {"port": port}}},
-        {"id": "taps", "patch": {"for": "server", "file": str(folder / "part.py"), "probes": [{"at": "answer", "where": "entry", "show": ["question"]}]}},
+        {
+            "id": "taps",
+            "patch": {
+                "for": "server",
+                "file": str(folder / "part.py"),
+                "probes": [{"at": "answer", "where": "entry", "show": ["question"]}],
+            },
+        },
         {"id": "server", "launch": {"command": command, "port": port, "settle": "200ms"}},
         {"id": "up", "wait_healthy": {"server": "server", "timeout": "30s", "interval": "100ms"}},
         {"id": "chat", "request": {"server": "server", "post": "/chat", "json": {}, "timeout": "20s"}},
@@ -293,7 +300,15 @@ def _counts(some: list[Result]) -> list[int]:
     by = Counter(result.plan.ends_by for result in some if result.kills)
     same = sum(not any(fault.startswith("ended") for fault in result.faults) for result in some)
     kills = sum(result.kills for result in some)
-    return [len(some), kills, by["resume"], sum(result.redone for result in some), by["cancel"], same, sum(bool(one.faults) for one in some)]
+    return [
+        len(some),
+        kills,
+        by["resume"],
+        sum(result.redone for result in some),
+        by["cancel"],
+        same,
+        sum(bool(one.faults) for one in some),
+    ]
 
 
 def main() -> int:
