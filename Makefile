@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO_PORT ?= 8000
+# Compiled once and kept, not again by each of the hundreds of processes that the tests start.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test story zoo zoo-fast check fast generate lint types picture bench clean setup setup-dev
 
