@@ -7,6 +7,7 @@ import re
 from runbook.diagnose.actors import unseen
 from runbook.diagnose.execution import APART_S, WORKS, Run, execution
 from runbook.diagnose.family import HELPERS, name
+from runbook.diagnose.knots import knot
 from runbook.diagnose.motion import rows
 from runbook.diagnose.places import NOWHERE, places
 from runbook.diagnose.stall import stall
@@ -79,13 +80,15 @@ def zombies(view: View) -> list[tuple[ProcessSample, float]]:
 
 
 def _waits(view: View, process: ProcessSample, parent: Run, seconds: float) -> bool:
-    """It stands where it cannot go on; or it only wakes to look, and something ties that to the dead child.
+    """It can never go on; or it stands or only wakes to look, and something ties that to the dead child.
 
-    One that polls for its next job looks the same, beside the zombie of a tool that it called long ago.
+    One that waits or polls for its next job looks the same, beside the zombie of a tool that it called long ago.
     """
+    tied_to_it = _has_a_place(view, process) or _says_so(view, view.now - seconds)
     if parent.frozen:
-        return view.once(places).get(parent.key, NOWHERE).blocked
-    return parent.demand < WORKS and (_has_a_place(view, process) or _says_so(view, view.now - seconds))
+        blocked = view.once(places).get(parent.key, NOWHERE).blocked
+        return (blocked and tied_to_it) or (parent.process.pid, parent.process.pid) in view.once(knot)
+    return parent.demand < WORKS and tied_to_it
 
 
 def _says_so(view: View, since: float) -> bool:

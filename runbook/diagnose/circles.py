@@ -1,8 +1,9 @@
 """Do threads wait for each other's locks, and nobody else is left who could free them? From outside a lock is a futex like any wait.
 
 A main thread that joins a sleeping thread, waits for an event, a signal or another process's semaphore stands in a futex as well, and
-comes back. So a circle needs two threads at plain locks of different places, by their stacks, and every other thread at a futex too,
-or beating like a metrics thread. A thread in a long sleep, a receive, a poll, a pipe or a child's wait may be the one that frees them.
+comes back. So a circle needs a knot, or two threads at plain locks of different places and addresses, by their stacks and their system
+calls, and every other thread in such a wait too, or beating like a metrics thread. A thread in a long sleep, a receive, a poll, a pipe or
+a child's wait may be the one that frees them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import itertools
 from collections.abc import Iterator
 
 from runbook.diagnose.actors import tree
+from runbook.diagnose.family import HELPERS, accused
+from runbook.diagnose.knots import ENDING, at_calls, knot, woken_by_signals
 from runbook.diagnose.motion import rows
 from runbook.diagnose.places import frame_kind, normalised, wchan_kind
 from runbook.diagnose.stall import stall
@@ -20,33 +23,40 @@ from runbook.model.sample import Seen, ThreadSample
 BEATS = 5
 """Looks at which a thread had run since the one before: it wakes all the time, so what it wakes for has never freed anybody."""
 BEAT_S = 30.0
+STOPPING = ENDING | {3, 15}
+"""With QUIT and TERM: a thread that waits to be told to stop frees locks only at the end."""
 
 Tid = tuple[int, int]
 
 
+def tied(view: View) -> bool:
+    """Whether every main thread that matters can never go on, and nobody is left who does more than beat."""
+    runs = view.once(accused)
+    bound = view.once(knot)
+    if not runs or any((run.process.pid, run.process.pid) not in bound for run in runs):
+        return False
+    return all((pid, thread.tid) in bound or _beats(view, pid, thread.tid) for pid, thread in _threads(view))
+
+
 def circle(view: View) -> bool:
     """Whether the tree's threads wait for each other's locks."""
-    locked = view.once(_at_locks)
-    if len(locked) < 2 or (len(set(locked.values())) < 2 and not _all_but_mains(view, locked)):
+    locked, held = view.once(_at_locks), view.once(at_calls)
+    if len(set(locked.values())) < 2 or len({held[tid].at for tid in locked}) < 2:
         return False
     waited_for = {process.ppid for process in tree(view) if any(pid == process.pid for pid, _ in locked)}
+    awake = woken_by_signals(view, STOPPING)
     for pid, thread in _threads(view):
-        kind = wchan_kind(thread.wchan)
-        held = (pid, thread.tid) in locked or kind == "lock" or (kind == "child" and pid in waited_for)
-        if not held and not _beats(view, pid, thread.tid):
+        call = held.get((pid, thread.tid))
+        still = call is not None and not call.timed and (call.private or (call.call == "child" and pid in waited_for))
+        if (pid, thread.tid) not in locked and not (still and pid not in awake) and not _beats(view, pid, thread.tid):
             return False
     return True
 
 
-def _all_but_mains(view: View, locked: dict[Tid, tuple[str, ...]]) -> bool:
-    """At one place of the source nobody may be left who could hold the lock: no thread but main ones is anywhere else."""
-    return all((pid, thread.tid) in locked or pid == thread.tid for pid, thread in _threads(view))
-
-
 def _threads(view: View) -> Iterator[tuple[int, ThreadSample]]:
-    """Every thread of the tree as it was last read."""
+    """Every thread of the tree as it was last read, but those of helpers that only wait for tasks."""
     for process in tree(view):
-        if process.state in "ZX":
+        if process.state in "ZX" or HELPERS.search(process.title):
             continue
         for sample in reversed(view.samples):
             row = rows(sample).get((process.pid, process.start))
@@ -65,10 +75,12 @@ def _at_locks(view: View) -> dict[Tid, tuple[str, ...]]:
                 if stack.source != "wchan":
                     looks.setdefault((stack.pid, stack.tid), []).append(stack.frames)
     channels = {(pid, thread.tid): thread.wchan for pid, thread in _threads(view)}
+    held = view.once(at_calls)
     found = {}
     for key, frames in looks.items():
         same = len(frames) >= 2 and normalised(frames[-1]) == normalised(frames[-2])
-        if same and wchan_kind(channels.get(key, "")) == "lock" and frame_kind(frames[-1]) in ("", "waits"):
+        plain = wchan_kind(channels.get(key, "")) == "lock" and frame_kind(frames[-1]) in ("", "waits")
+        if same and plain and key in held and held[key].private and not held[key].timed:
             found[key] = frames[-1]
     return found
 

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from runbook.diagnose.circles import circle
+from runbook.diagnose.actors import in_flight, sockets
+from runbook.diagnose.circles import circle, tied
 from runbook.diagnose.execution import Run
-from runbook.diagnose.family import name
-from runbook.diagnose.ranks import stack_groups
-from runbook.diagnose.standstill import proven, standstill, tokens_stand, verdict
+from runbook.diagnose.family import accused, name
+from runbook.diagnose.places import NOWHERE, places
+from runbook.diagnose.ranks import outsiders_stand, stack_groups
+from runbook.diagnose.stall import stall
+from runbook.diagnose.standstill import Proof, at_rest, proven, standstill, tokens_stand, verdict
 from runbook.diagnose.turning import all_in_collective
 from runbook.diagnose.view import View
 from runbook.diagnose.waiters import frozen_at, last_in_chain, stuck_at
 from runbook.model.verdict import Diagnosis
 
+KNOT_S = 12.0
+"""Without any progress for so long, a knot is told: it cannot come undone."""
+
 
 def deadlock(view: View) -> Diagnosis | None:
-    """hung/deadlock: when the stall budget is spent, every main thread that matters executed nothing, no byte moved, nobody works, and
-    threads stand at each other's locks with nobody left to free them, or a main thread is in a wait that somebody here would have to end.
+    """hung/deadlock: when by its threads' system calls every main thread that matters can only be woken by threads which can never go on; or
+    when the stall budget is spent, every such thread executed nothing, no byte moved, nobody works, and threads stand at each other's locks
+    with nobody left to free them, or in a collective which all that are outside of it can never reach.
 
     its live twins: a main thread that waits while another reads or computes; an idle server; a sleep that ends by itself; a main thread
     that joins a thread which sleeps, receives or waits for a child; an event, signal or semaphore that comes from outside.
     """
-    stuck = frozen_at(view, ("lock", "flock", "collective", "child", "pipe_write", "driver", "waits", "tty"))
-    known = view.once(circle) or view.once(tokens_stand) or any(place.kind == "collective" for _, place in stuck)
-    if not known:
-        stuck = [(run, place) for run, place in stuck if place.kind not in ("lock", "waits")]
+    if knotted(view):
+        return _knot_verdict(view)
+    stuck = frozen_at(view, ("lock", "collective", "driver", "waits"))
+    in_collective = any(place.kind == "collective" for _, place in stuck) and outsiders_stand(view)
+    if not (view.once(circle) or view.once(tokens_stand) or in_collective):
+        stuck = [(run, place) for run, place in stuck if place.kind == "driver"]
     if all_in_collective(view):
         stuck += stuck_at(view, view.once(standstill).spinning)
     confidence = proven(view) if stuck else None
@@ -43,6 +52,34 @@ def deadlock(view: View) -> Diagnosis | None:
         accuse=culprit,
         note=f"waits in {place.text}",
         confidence=confidence,
+    )
+
+
+def knotted(view: View) -> bool:
+    """Whether nothing can ever end the waits of the server's main threads. One that listens may be left alone by all who could ask it."""
+    if view.once(stall).wall_s < KNOT_S or not view.once(tied) or not at_rest(view):
+        return False
+    return in_flight(view) or not any(one.state == "LISTEN" for one in sockets(view))
+
+
+def knot_proof(view: View, seconds: float) -> Proof:
+    """What was seen of it."""
+    text = "by its system calls each of these threads waits without a limit of time, and only for threads that wait so themselves"
+    return Proof("coordination", "knot", len(view.once(accused)), text, seconds)
+
+
+def _knot_verdict(view: View) -> Diagnosis:
+    run = view.once(accused)[0]
+    place = view.once(places).get(run.key, NOWHERE)
+    return verdict(
+        view,
+        "deadlock",
+        "deadlock",
+        f"{name(view, run.process)} waits for what nobody here can do any more",
+        accuse=last_in_chain(view, run),
+        note=f"waits in {place.text}" if place.text else "can never go on",
+        proofs=(knot_proof(view, run.frozen_s),),
+        confidence="proven",
     )
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from runbook.diagnose.actors import actors
-from runbook.diagnose.execution import APART_S
-from runbook.diagnose.family import everyone, name
+from runbook.diagnose.deadlocks import knot_proof, knotted
+from runbook.diagnose.execution import APART_S, Run
+from runbook.diagnose.family import accused, everyone, name
+from runbook.diagnose.knots import at_calls, process_of
 from runbook.diagnose.motion import readings
 from runbook.diagnose.stall import stall
-from runbook.diagnose.standstill import Proof, at_rest, excused, proven, standstill, verdict
+from runbook.diagnose.standstill import Proof, at_rest, excused, standstill, verdict
 from runbook.diagnose.view import View
 from runbook.diagnose.waiters import frozen_at, partner_of
-from runbook.model.sample import SocketSample
+from runbook.model.sample import ProcessSample, SocketSample
 from runbook.model.units import format_duration
 from runbook.model.verdict import Diagnosis
 
@@ -19,10 +21,11 @@ CONNECT_S = 60.0
 
 
 def blocked_peer(view: View) -> Diagnosis | None:
-    """hung/blocked_peer: when a frozen thread reads from a partner that is dead or stopped, at two looks ≥ 10 s apart; or, once the stall
-    budget is spent, from one that stands still as well, with no byte between them; or when an attempt to connect has no answer.
+    """hung/blocked_peer: when a frozen thread reads from a partner that is dead or stopped, at two looks ≥ 10 s apart; or from one that, by
+    its threads' system calls, can never send again; or, once the stall budget is spent, when an attempt to connect has no answer.
 
-    its live twins: a slow download, of which only TCP counters tell; a partner that computes; one on another host that nobody can see.
+    its live twins: a slow download, of which only TCP counters tell; a partner that computes, sleeps or waits for somebody else; one on
+    another host that nobody can see.
     """
     if view.once(actors) or excused(view):
         return None
@@ -32,23 +35,31 @@ def blocked_peer(view: View) -> Diagnosis | None:
     lost = _unanswered(view)
     if lost is not None:
         return lost
-    stuck = frozen_at(view, ("recv", "unix", "pipe_read", "connect"))
-    confidence = proven(view) if stuck else None
-    if confidence is None or not view.once(standstill).has("execution"):
-        return None
-    run, place = stuck[0]
-    partner = partner_of(view, run)
-    who = f", as does pid {partner.pid} `{partner.title[:60]}` at the other end" if partner is not None else ""
-    proof = Proof("coordination", "partner", partner.pid if partner else None, f"no byte comes from the other end{who}", run.seconds)
+    return _silent_for_good(view) if knotted(view) else None
+
+
+def _silent_for_good(view: View) -> Diagnosis | None:
+    """A main thread of a knot that reads from another process."""
+    calls = view.once(at_calls)
+    for run in view.once(accused):
+        pid = run.process.pid
+        partner = next((one for peer in calls[pid, pid].peers if peer != pid and (one := process_of(view, peer)) is not None), None)
+        if calls[pid, pid].call == "read" and partner is not None:
+            return _silent_verdict(view, run, partner)
+    return None
+
+
+def _silent_verdict(view: View, run: Run, partner: ProcessSample) -> Diagnosis:
+    text = f"no byte comes from the other end, where pid {partner.pid} `{partner.title[:60]}` stands still as well"
     return verdict(
         view,
         "blocked_peer",
         "blocked_peer",
         f"{name(view, run.process)} waits for a partner that sends nothing",
-        accuse=partner or run.process,
-        note="stands still while its partner waits" if partner else f"waits in {place.text}",
-        proofs=(proof,),
-        confidence=confidence,
+        accuse=partner,
+        note="stands still while its partner waits",
+        proofs=(Proof("data", "partner", partner.pid, text, run.seconds), knot_proof(view, run.frozen_s)),
+        confidence="proven",
         next_looks=("look at the partner: its stack, its log", "`ss -tinp` shows when the last byte came"),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from runbook.diagnose.actors import pipes
@@ -11,18 +12,27 @@ from runbook.diagnose.places import NOWHERE, places, wchan_kind
 from runbook.diagnose.stall import stall
 from runbook.diagnose.standstill import Proof, at_rest, verdict
 from runbook.diagnose.view import View
+from runbook.diagnose.words import quote
 from runbook.model.sample import PipeSample, ProcessSample
 from runbook.model.units import format_size
 from runbook.model.verdict import Diagnosis
 
 LOG_FDS = (1, 2)
+ASKS = re.compile(
+    r"\?\s*$|[\[(]\s*(?:y(?:es)?\s*/\s*n(?:o)?)\s*[\])]|\b(?:enter|type|password|passphrase|token|username|choice|select\w*|press)\b.{0,60}[:>]\s*$",
+    re.IGNORECASE,
+)
+"""A question to whoever starts it. A worker that reads its tasks from standard input asks nothing."""
+LATEST = 200
+"""Log lines among which the question is looked for: another thread may have gone on talking."""
 
 
 def stdin(view: View) -> Diagnosis | None:
-    """hung/stdin: when the main thread reads descriptor 0, a pipe or terminal, and executed nothing between two looks ≥ 10 s apart, and
-    who holds the other end is its launcher, or stands still too.
+    """hung/stdin: when the main thread reads descriptor 0, a terminal, or a pipe after its log asked a question, executed nothing between
+    two looks ≥ 10 s apart, and who holds the other end is its launcher, or stands still too.
 
-    its live twins: a consumer whose producer works, a server that holds a pipe as stdin and does not read it.
+    its live twins: a consumer whose producer works, a server that holds a pipe as stdin and does not read it, a worker that reads its tasks
+    from standard input.
     """
     if view.once(stall).wall_s < APART_S or not at_rest(view):
         return None
@@ -32,9 +42,15 @@ def stdin(view: View) -> Diagnosis | None:
         mine = {pipe.name: pipe for pipe in pipes(process) if pipe.end == "read"}
         inlet = next((pipe for pipe in mine.values() if pipe.fd == 0), None)
         reads = process.stdin == "pipe" and wchan_kind(run.wchan) == "pipe_read" and len(mine) == 1
-        if reads and inlet is not None and _nobody_at_work(view, process, inlet):
+        if reads and inlet is not None and _nobody_at_work(view, process, inlet) and _question(view):
             return _stdin_verdict(view, process, run, f"{inlet.name}, into which nobody writes")
     return None
+
+
+def _question(view: View) -> str:
+    """What it asks, by its log; empty where it asks nothing."""
+    texts = (timed.line.text.strip() for timed in reversed(view.lines[-LATEST:]))
+    return next((text for text in texts if ASKS.search(text)), "")
 
 
 def _readers(view: View) -> Iterator[tuple[ProcessSample, Run]]:
@@ -72,8 +88,8 @@ def _run_of(view: View, pid: int) -> Run | None:
 
 
 def _stdin_verdict(view: View, process: ProcessSample, run: Run, what: str) -> Diagnosis:
-    last = view.lines[-1].line.text.strip() if view.lines else ""
-    asks = f"; its log ends with: {last[:120]}" if last else ""
+    question = _question(view)
+    asks = f"; it asks: {quote(question)[:120]}" if question else ""
     text = f"{name(view, process)} reads its standard input, {what}{asks}"
     return verdict(
         view,

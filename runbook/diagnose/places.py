@@ -60,6 +60,13 @@ def main_stacks(view: View) -> dict[int, list[StackSample]]:
     return {pid: [looks[when] for when in sorted(looks)] for pid, looks in found.items()}
 
 
+def python_threads(view: View, pid: int) -> frozenset[int]:
+    """Threads of a process that run Python, as far as a look at its stacks since the last strong progress told."""
+    since = view.once(stall).since
+    taken = [sample.stacks.value for sample in view.samples if sample.t >= since and isinstance(sample.stacks, Seen)]
+    return frozenset(one.tid for stacks in taken for one in stacks if one.pid == pid and one.source != "wchan")
+
+
 def _place(run: Run, stacks: Sequence[StackSample]) -> Place:
     kernel = wchan_kind(run.wchan)
     if not stacks:

@@ -16,8 +16,9 @@ from runbook.diagnose.actors import actors
 from runbook.diagnose.child_deaths import COMM, zombies
 from runbook.diagnose.execution import APART_S, Run, execution
 from runbook.diagnose.family import everyone, name, rank_mains, ranks
+from runbook.diagnose.knots import at_calls, woken_by_signals
 from runbook.diagnose.motion import Key, readings, rows
-from runbook.diagnose.places import NOWHERE, Place, normalised, places
+from runbook.diagnose.places import NOWHERE, Place, normalised, places, python_threads
 from runbook.diagnose.stall import stall
 from runbook.diagnose.standstill import Proof, at_rest, proven, standstill, verdict
 from runbook.diagnose.turning import standing
@@ -167,10 +168,12 @@ def _unnamed(view: View, here: Mapping[int, ProcessSample]) -> bool:
 
 
 def rank_desync(view: View) -> Diagnosis | None:
-    """hung/rank_desync: when the ranks stand in different operations, or one of them outside, at two looks, none of them executes anything,
-    and a counter that should move stands: sequence numbers at once, a bar, steps or tokens when the stall budget is spent.
+    """hung/rank_desync: when the ranks stand in different operations, or one of them outside where it can never go on, at two looks, none
+    of them executes anything, and a counter that should move stands: sequence numbers at once, a bar, steps or tokens when the stall
+    budget is spent.
 
-    its live twins: a rank that computes, reads or sleeps while the others wait for it; ranks whose numbers rise from look to look.
+    its live twins: a rank that computes, reads, sleeps or waits for a request while the others wait for it; ranks whose numbers rise from
+    look to look.
     """
     if not at_rest(view) or view.once(stall).wall_s < APART_S:
         return None
@@ -179,7 +182,7 @@ def rank_desync(view: View) -> Diagnosis | None:
         return _desync(view, stood, "their sequence numbers stand", "strong")
     groups = view.once(stack_groups)
     counter = standing(view) or ("their sequence numbers stand" if stood is not None else "")
-    confidence = proven(view) if groups is not None and groups.differ and counter else None
+    confidence = proven(view) if groups is not None and groups.differ and counter and outsiders_stand(view) else None
     if groups is None or confidence is None or not view.once(standstill).has("execution"):
         return None
     return _desync(view, groups, counter, confidence)
@@ -265,6 +268,25 @@ def _odd(by: Mapping[str, tuple[int, ...]], source: str) -> int | None:
     largest = max(len(members) for members in by.values())
     alone = [members[0] for members in by.values() if len(members) == 1]
     return alone[0] if len(alone) == 1 and largest == total - 1 else None
+
+
+def outsiders_stand(view: View) -> bool:
+    """Whether no rank outside the collective can come to it any more.
+
+    By its stack and its system call each waits without a limit of time for its own process, in which no other thread runs Python. The
+    threads of the collectives' library only carry what other ranks send.
+    """
+    table, calls, awake = view.once(places), view.once(at_calls), woken_by_signals(view)
+    for process in view.once(ranks).values():
+        key = (process.pid, process.start)
+        place = table.get(key, NOWHERE)
+        if place.kind == "collective":
+            continue
+        call = calls.get((process.pid, process.pid))
+        threads = python_threads(view, process.pid) - {process.pid}
+        if call is None or not call.private or call.timed or threads or process.pid in awake or not place.blocked:
+            return False
+    return True
 
 
 def _all_stand(view: View) -> bool:

@@ -26,6 +26,7 @@ SOURCES = (
     "sockets",
     "locks",
     "stacks",
+    "calls",
     "collectives",
     "kernel",
     "peers",

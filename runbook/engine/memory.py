@@ -21,7 +21,7 @@ FULL_WAIT_S = 10.0
 MOST_OLD = 240
 """Two hours. What is older is forgotten, but for the first sample and the log's lines."""
 SOURCES = tuple(field.name for field in msgspec.structs.fields(Sample) if isinstance(field.default, Blind) and field.name != "link")
-DECISIVE = ("stacks", "collectives", "kernel")
+DECISIVE = ("stacks", "calls", "collectives", "kernel")
 """Sources that are asked on suspicion only: a sample that has one always stays."""
 
 

@@ -160,6 +160,33 @@ class StackSample(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
+class CallSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The system call in which a thread waits.
+
+    `call`: futex, read, child, lock, or empty for any other and for none. `timed`: it comes back by itself. `private`, `at`: of a futex,
+    whether only threads of the same process can wake it, and its address. `child`: the one child that is waited for, null for any.
+    `peers`: the processes that could send what is read, all of them where `peers_known`.
+    """
+
+    tid: int
+    call: str = ""
+    timed: bool = False
+    private: bool = False
+    at: int = 0
+    child: int | None = None
+    peers: tuple[int, ...] = ()
+    peers_known: bool = False
+
+
+class WaitSample(msgspec.Struct, frozen=True, kw_only=True):
+    """The waits of one process's threads, all of them. `caught`: signals for which it has a handler, null when that was not read."""
+
+    pid: int
+    start: int
+    caught: tuple[int, ...] | None
+    threads: tuple[CallSample, ...]
+
+
 class CollectiveSample(msgspec.Struct, frozen=True, kw_only=True):
     """What a communicator says of one rank: the operation it is in and its sequence number (NCCL RAS or torch's flight recorder).
 
@@ -350,6 +377,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """Lines of the kernel log about GPUs (Xid), blocked tasks and killed processes, since the server's start."""
     stacks: Union[Seen[tuple[StackSample, ...]], Absent, Blind] = Blind("not asked")
     """Taken on suspicion only."""
+    calls: Union[Seen[tuple[WaitSample, ...]], Absent, Blind] = Blind("not asked")
+    """Of the tree and of the peers. Asked on suspicion only."""
     collectives: Union[Seen[tuple[CollectiveSample, ...]], Absent, Blind] = Blind("not asked")
     """Asked on suspicion only."""
     peers: Union[Seen[tuple[ProcessSample, ...]], Absent, Blind] = Blind("not asked")

@@ -112,6 +112,10 @@ class Holders:
             self._cost = self._looked - begin
         return complete and all(self._is_known(table[pid]) for pid in tree)
 
+    def knows(self, table: Dict[int, procs.Stat]) -> bool:
+        """Whether the descriptors of all these were read since they are there: an end that a process gets later it gets from its parent."""
+        return all(pid == os.getpid() or self._is_known(stat) for pid, stat in table.items())
+
     def _is_known(self, stat: procs.Stat) -> bool:
         """Whether all that it holds was read. Init is often hidden even from root; it is nobody that a server waits for."""
         return stat.pid == 1 or stat.state in "ZX" or self._held.get(stat.pid, (0, False, {}))[1]

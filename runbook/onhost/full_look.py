@@ -3,7 +3,7 @@
 import os
 from typing import Any, Dict, Iterable, List, Optional, Set
 
-from . import careful, folders, lock_table, pipes, procs, sockets
+from . import calls, careful, folders, lock_table, pipes, procs, sockets
 from .eyes import Eyes, Row
 from .open_files import Key
 from .process_look import Held
@@ -14,8 +14,11 @@ PEER_THREADS = 200  # a peer with more is looked at without them
 Table = Dict[int, procs.Stat]
 
 
-def look(eyes: Eyes, rows: List[Row], table: Table, watched: Iterable[str], log: str, now: float) -> Dict[str, Any]:
-    """Complete the processes' `rows` and answer the sources that a full look has. `watched`: folders that may grow."""
+def look(eyes: Eyes, rows: List[Row], table: Table, watched: Iterable[str], log: str, now: float, waits: bool) -> Dict[str, Any]:
+    """Complete the processes' `rows` and answer the sources that a full look has. `watched`: folders that may grow.
+
+    waits: also in which system call each thread waits.
+    """
     tree = {row["pid"] for row in rows}
     held = _complete(eyes, rows, table, _key_of(log))
     found = sockets.find(tree, eyes.holders)
@@ -25,6 +28,8 @@ def look(eyes: Eyes, rows: List[Row], table: Table, watched: Iterable[str], log:
     paths = {key: path for one in held.values() for key, path in one.files.items()}
     names = {end.name for one in held.values() for end in one.pipes} | set(found.twins.values())
     names |= set(paths.values()) | {lock.path for lock in lock_files}
+    reading = calls.Reading((table[row["pid"]] for row in rows), eyes.rights) if waits else None
+    names |= reading.names() if reading is not None else set()
     complete = eyes.holders.search(names, table, tree, eyes.rights)
     for row in rows:
         row.setdefault("pipes", seen(pipes.rows(held[row["pid"]].pipes, eyes.holders, complete)))
@@ -32,12 +37,18 @@ def look(eyes: Eyes, rows: List[Row], table: Table, watched: Iterable[str], log:
     locks = lock_table.rows(kernel_locks or [], tree, paths, table, eyes.holders, complete)
     connected = sockets.rows(found, eyes.holders)
     refused = _refusal(rows)
+    outside = _outside(table, tree, _peer_pids(rows, connected, locks))
+    found_more: Dict[str, Any] = {}
+    if reading is not None:
+        reading.add(outside, eyes.rights)
+        found_more["calls"] = reading.rows(found, eyes.holders, names, eyes.holders.knows(table))
     return {
         "sockets": refused or seen(connected),
         "locks": refused or _no_table(kernel_locks) or seen(locks + folders.lock_rows(lock_files, eyes.holders, complete, now)),
         "folders": folders.growth(walks, problems, now) if watched else blind("not asked"),
         "disks": folders.disks([*([os.path.dirname(log)] if log else []), *watched, "/dev/shm"]),
-        "peers": _peers(eyes, table, tree, _peer_pids(rows, connected, locks)),
+        "peers": _peers(eyes, outside),
+        **found_more,
     }
 
 
@@ -79,9 +90,12 @@ def _peer_pids(rows: List[Row], connected: List[Row], locks: List[Row]) -> Set[i
     return {pid for pid in pids if pid is not None}
 
 
-def _peers(eyes: Eyes, table: Table, tree: Set[int], pids: Set[int]) -> Dict[str, Any]:
+def _outside(table: Table, tree: Set[int], pids: Set[int]) -> List[procs.Stat]:
     """Those outside the tree; we ourselves and who asks us are nobody that a server waits for."""
-    outside = [table[pid] for pid in sorted(pids - tree - {os.getpid(), os.getppid()}) if pid in table][:MOST_PEERS]
+    return [table[pid] for pid in sorted(pids - tree - {os.getpid(), os.getppid()}) if pid in table][:MOST_PEERS]
+
+
+def _peers(eyes: Eyes, outside: List[procs.Stat]) -> Dict[str, Any]:
     if not outside:
         return absent("none of its sockets, pipes and locks leads to another process of this host")
     few = {stat.pid for stat in outside if stat.threads <= PEER_THREADS}

@@ -19,9 +19,10 @@ Outcome = Dict[str, Any]
 
 
 def sample(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any], bytes]:
-    """What `args` asks for: {run, server, pid, start, log, port, gpus, threads, full, folders, kernel}, each optional.
+    """What `args` asks for: {run, server, pid, start, log, port, gpus, threads, full, folders, calls, kernel}, each optional.
 
-    `full`: what the processes have open, sockets, locks, disks, and the growth of `folders`. The engine sets `t` and `check`.
+    `full`: what the processes have open, sockets, locks, disks, and the growth of `folders`; with `calls` too in which system
+    calls its threads wait. The engine sets `t` and `check`.
     With `chain`, a name for looks that resemble each other, and `has`, the number of the last one that the caller has of it: only what
     changed since then (see `sent`).
     """
@@ -85,7 +86,7 @@ def _processes(table: tree.Table, pids: Set[int], args: Dict[str, Any], now: flo
     found: Dict[str, Any] = {"processes": seen(rows), "left_out": max(0, len(pids) - MOST_PROCESSES)}
     if args.get("full"):
         log = args["log"]["path"] if args.get("log") else ""
-        found.update(full_look.look(EYES, rows, table, args.get("folders") or (), log, now))
+        found.update(full_look.look(EYES, rows, table, args.get("folders") or (), log, now, bool(args.get("calls"))))
     return found
 
 

@@ -88,6 +88,7 @@ class Watched:
         if self.launched.port is not None:
             spec["port"] = self.launched.port
         if full:
+            spec["calls"] = self.inquiry.counts
             spec["folders"] = caches(self.launched.env, self._ctx.host.facts.home, self._ctx.host.facts.user)
         return spec
 

@@ -13,6 +13,7 @@ import msgspec
 from runbook.model.profile import Profile
 from runbook.model.sample import (
     Absent,
+    CallSample,
     IoSample,
     LockSample,
     PipeSample,
@@ -21,6 +22,7 @@ from runbook.model.sample import (
     SocketSample,
     StackSample,
     ThreadSample,
+    WaitSample,
 )
 from tests.diagnose.stories import GENERIC, Story, process
 
@@ -88,10 +90,33 @@ def locked(*more: ThreadSample, **options: Any) -> ProcessSample:
     return proc(others=(thread(150), *more), **options)
 
 
-def locks_at(second: float, pid: int = 100, main: str = "take_second (app.py:30)", first: float = 4.0) -> dict[str, Any]:
-    """Their stacks."""
+def locks_at(
+    second: float, pid: int = 100, main: str = "take_second (app.py:30)", first: float = 4.0, more: tuple[WaitSample, ...] = ()
+) -> dict[str, Any]:
+    """Their stacks and system calls."""
     other = StackSample(pid=pid, tid=150, rank=None, source="py-spy", frames=("take_first (app.py:12)",))
-    return stacks_at(second, stack(pid, main), other, first=first, again=first + 10.0)
+    waits = calls_at(second, waiting(pid, futex(pid), futex(150, at=8), caught=(2, 15)), *more, first=first)
+    return {**stacks_at(second, stack(pid, main), other, first=first, again=first + 10.0), **waits}
+
+
+def futex(tid: int = 100, *, at: int = 7, private: bool = True, timed: bool = False) -> CallSample:
+    """A thread at a futex."""
+    return CallSample(tid=tid, call="futex", at=at, private=private, timed=timed)
+
+
+def reads(*peers: int, tid: int = 100, known: bool = True) -> CallSample:
+    """A thread that reads what these could send."""
+    return CallSample(tid=tid, call="read", peers=peers, peers_known=known)
+
+
+def waiting(pid: int, *calls: CallSample, caught: tuple[int, ...] | None = (2,)) -> WaitSample:
+    """The waits of a process; of its main thread at a futex unless told otherwise."""
+    return WaitSample(pid=pid, start=1000 + pid, caught=caught, threads=calls or (futex(pid),))
+
+
+def calls_at(second: float, *waits: WaitSample, first: float = 4.0) -> dict[str, Any]:
+    """Read once."""
+    return {"calls": Seen(waits)} if second == first else {}
 
 
 def stack(pid: int, *frames: str, look: int = 1, rank: int | None = None, source: str = "py-spy") -> StackSample:

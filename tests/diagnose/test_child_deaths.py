@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runbook.model.sample import Seen
-from tests.diagnose.scenes import FUTEX, LOOP, PIPE_READ, SLEEP, connection, proc, scene, stands
+from tests.diagnose.scenes import FUTEX, LOOP, PIPE_READ, SLEEP, calls_at, connection, futex, proc, reads, scene, stands, waiting
 
 
 def state(story, **question):
@@ -31,8 +31,21 @@ def test_a_failed_child_whose_parent_polls_and_prints_heartbeats_is_named() -> N
 
 
 def test_a_queue_of_a_killed_producer() -> None:
-    verdict = state(scene(stands(proc(wchan=PIPE_READ), zombie(-9)), seconds=16))
+    verdict = state(
+        scene(lambda s: {"processes": [proc(wchan=PIPE_READ), zombie(-9)], **calls_at(s, waiting(100, reads(100)))}, seconds=16)
+    )
     assert verdict.kind == "child_dead" and "signal 9" in verdict.reason
+
+
+@pytest.mark.parametrize("call", [None, reads(100, 900), reads(100, known=False), futex(private=False), futex(timed=True)])
+def test_an_idle_worker_that_reads_its_next_job_beside_the_zombie_of_a_tool_is_not_hung(call) -> None:
+    """Its dispatcher outside is idle as well, or nobody knows who could write."""
+
+    def tell(second: float):
+        waits = calls_at(second, waiting(100, call)) if call is not None else {}
+        return {"processes": [proc(wchan=PIPE_READ), zombie(1)], "peers": Seen((proc(900, LOOP),)), **waits}
+
+    assert state(scene(tell, seconds=200), final=True).verdict == "undecided"
 
 
 def test_a_zombie_beside_a_parent_that_reads_weights_is_harmless() -> None:
@@ -68,9 +81,11 @@ def test_a_helper_that_ended_well_proves_nothing_while_its_parent_polls() -> Non
 
 
 def test_a_worker_that_ended_well_and_whose_parent_stands_still_takes_the_whole_budget() -> None:
-    tell = stands(proc(wchan=FUTEX), zombie(0))
-    assert state(scene(tell, seconds=24)) is None
-    assert state(scene(tell, seconds=60)).kind == "child_dead"
+    def tell(second: float):
+        return {"processes": [proc(wchan=FUTEX), zombie(0)], **calls_at(second, waiting(100))}
+
+    assert state(scene(tell, seconds=10)) is None
+    assert state(scene(tell, seconds=60)).verdict == "hung"
 
 
 @pytest.mark.parametrize("title", ["nvidia-smi", "python"])

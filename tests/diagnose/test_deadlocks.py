@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from runbook.model.sample import Blind, CheckSample, GpuSample, PressureSample, Seen
+from runbook.model.sample import Blind, CallSample, CheckSample, GpuSample, PressureSample, Seen
 from tests.diagnose.scenes import (
     FUTEX,
     LOOP,
@@ -13,7 +13,9 @@ from tests.diagnose.scenes import (
     RECV,
     SLEEP,
     WAIT4,
+    calls_at,
     connection,
+    futex,
     locked,
     locks_at,
     proc,
@@ -22,6 +24,7 @@ from tests.diagnose.scenes import (
     stacks_at,
     stands,
     thread,
+    waiting,
 )
 from tests.diagnose.stories import READY, SGLANG, answer, listener
 
@@ -168,7 +171,8 @@ def test_a_503_is_judged_by_what_the_threads_do() -> None:
 
 def test_a_parent_that_only_looks_after_its_child_leaves_the_blame_to_it() -> None:
     def tell(second: float):
-        return {"processes": [proc(wchan=WAIT4), proc(101, ppid=100, others=(thread(150),))], **locks_at(second, 101)}
+        parent = waiting(100, CallSample(tid=100, call="child"))
+        return {"processes": [proc(wchan=WAIT4), proc(101, ppid=100, others=(thread(150),))], **locks_at(second, 101, more=(parent,))}
 
     verdict = state(scene(tell, seconds=60))
     assert (verdict.kind, verdict.culprit.pid) == ("deadlock", 101)
@@ -263,3 +267,71 @@ def test_threads_that_wait_for_a_lock_whose_holder_sleeps_are_not_hung() -> None
 
 def test_without_stacks_a_futex_tells_too_little() -> None:
     assert state(scene(stands(proc(others=(thread(150),))), seconds=300), final=True).verdict == "undecided"
+
+
+def knot_at(second: float, *calls, caught=(2,), **more):
+    """A process whose main thread and thread 150 stand at futexes, by their system calls."""
+    return {"processes": [locked(**more)], **calls_at(second, waiting(100, *(calls or (futex(), futex(150))), caught=caught))}
+
+
+def test_threads_that_only_each_other_could_wake_are_a_deadlock_at_once() -> None:
+    """A lost wake-up: the main thread waits for an event that was set too early, its pool for tasks."""
+    assert state(scene(knot_at, seconds=10)) is None
+    verdict = state(scene(knot_at, seconds=14))
+    assert (verdict.kind, verdict.confidence, verdict.culprit.pid) == ("deadlock", "proven", 100)
+
+
+@pytest.mark.parametrize(
+    "tell",
+    [
+        lambda s: knot_at(s, futex(), futex(150, timed=True)),
+        lambda s: knot_at(s, futex(timed=True), futex(150)),
+        lambda s: knot_at(s, futex(private=False), futex(150)),
+        lambda s: knot_at(s, futex(), CallSample(tid=150)),
+        lambda s: knot_at(s, futex()),
+        lambda s: knot_at(s, caught=(2, 10)),
+        lambda s: knot_at(s, caught=(2, 15)),
+        lambda s: knot_at(s, caught=None),
+        lambda s: {**knot_at(s), "processes": [locked(thread(160, SLEEP))]},
+        lambda s: {**knot_at(s), "processes": [locked(thread(160, SLEEP, switches=int(s)))]},
+        lambda s: {**knot_at(s), "processes": [locked(switches=int(s / 7))]},
+        lambda s: {**knot_at(s), "processes": [locked(switches=0 if s < 5 else 1)]},
+        lambda s: {**knot_at(s), "sockets": Seen((connection(state="LISTEN", received=0),))},
+    ],
+    ids=["a timed wait in it", "a timed wait", "a shared futex", "an unknown call", "a thread not read", "a signal that is handled",
+         "it may be told to stop", "handlers not known", "a thread that sleeps", "a thread that beats", "it went on", "it moved since", "it listens"],
+)  # fmt: skip
+def test_whoever_could_be_woken_by_anything_else_is_in_no_knot(tell) -> None:
+    seconds = 13 if tell(5)["processes"][0].threads[0].switches == 1 else 200
+    assert state(scene(tell, seconds=seconds), final=True).verdict == "undecided"
+
+
+def test_a_parent_whose_threads_beat_is_hung_with_the_child_that_it_waits_for() -> None:
+    """A lock that was held at the fork; a thread of the parent says that it waits. Where a thread sleeps for long, it may end the child."""
+
+    def tell(second: float, every: float = 2.0):
+        parent = proc(wchan=WAIT4, others=(thread(150, SLEEP, switches=int(second / every)),))
+        waits = calls_at(second, waiting(100, CallSample(tid=100, call="child", child=101), CallSample(tid=150)), waiting(101))
+        return {"processes": [parent, proc(101, ppid=100)], **waits}
+
+    verdict = state(scene(tell, seconds=40))
+    assert (verdict.kind, verdict.culprit.pid) == ("deadlock", 101)
+    assert state(scene(lambda second: tell(second, 70.0), seconds=200), final=True).verdict == "undecided"
+
+
+def test_a_child_that_can_go_on_excuses_the_parent_that_waits_for_it() -> None:
+    def tell(second: float):
+        waits = calls_at(second, waiting(100, CallSample(tid=100, call="child")), waiting(101, futex(101, timed=True)))
+        return {"processes": [proc(wchan=WAIT4), proc(101, ppid=100)], **waits}
+
+    assert state(scene(tell, seconds=200), final=True).verdict == "undecided"
+
+
+def test_two_threads_at_one_lock_whose_holder_beats_are_no_circle() -> None:
+    """The holder polls for something far away."""
+
+    def tell(second: float):
+        one = calls_at(second, waiting(100, futex(at=7), futex(150, at=7), CallSample(tid=160)))
+        return {"processes": [locked(thread(160, SLEEP, switches=int(second)))], **locks_at(second), **one}
+
+    assert state(scene(tell, seconds=200), final=True).verdict == "undecided"

@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
-from runbook.model.sample import Blind, Seen
-from tests.diagnose.scenes import FUTEX, PIPE_READ, RECV, SLEEP, connection, pipe, proc, scene, stands
+import pytest
+
+from runbook.model.sample import Blind, CallSample, Seen
+from tests.diagnose.scenes import (
+    FUTEX,
+    LOOP,
+    PIPE_READ,
+    RECV,
+    SLEEP,
+    calls_at,
+    connection,
+    futex,
+    pipe,
+    proc,
+    reads,
+    scene,
+    stands,
+    waiting,
+)
 
 
 def state(story, **question):
     return story.judge(about="state", **question)
 
 
-def with_peer(peer, **more):
+def with_peer(peer, *waits):
     reader = proc(wchan=RECV)
-    return stands(reader, sockets=Seen((connection(peer_pid=peer.pid),)), peers=Seen((peer,)), **more)
+    known = {"sockets": Seen((connection(peer_pid=peer.pid),)), "peers": Seen((peer,))}
+    return lambda second: {"processes": [reader], **known, **calls_at(second, *waits, first=10.0)}
+
+
+@pytest.mark.parametrize("wchan", [SLEEP, LOOP, FUTEX, PIPE_READ, RECV])
+@pytest.mark.parametrize("call", [None, CallSample(tid=900), futex(900, timed=True), futex(900, private=False), reads(901, tid=900)])
+def test_a_partner_that_comes_back_by_itself_or_for_somebody_else_is_not_hung(wchan: str, call) -> None:
+    waits = (waiting(100, reads(900)), waiting(900, call)) if call is not None else ()
+    assert state(scene(with_peer(proc(900, wchan), *waits), seconds=200), final=True).verdict == "undecided"
 
 
 def test_a_partner_outside_the_tree_that_stands_still_too_is_named() -> None:
     peer = proc(900, FUTEX, title="weights-cache")
-    assert state(scene(with_peer(peer), seconds=30)) is None
-    verdict = state(scene(with_peer(peer), seconds=62))
+    assert state(scene(with_peer(peer), seconds=62)) is None
+    verdict = state(scene(with_peer(peer, waiting(100, reads(900)), waiting(900)), seconds=26))
     assert (verdict.verdict, verdict.kind, verdict.rule, verdict.culprit.pid) == ("hung", "blocked_peer", "blocked_peer", 900)
 
 
@@ -62,7 +87,13 @@ def test_a_partner_that_cannot_be_seen_leaves_it_undecided() -> None:
 
 def test_a_pipe_whose_writer_hangs_names_the_writer() -> None:
     reader = proc(wchan=PIPE_READ, pipes=Seen((pipe(5, "read", peers=(101,)),)))
-    verdict = state(scene(stands(reader, proc(101, FUTEX, ppid=100)), seconds=62))
+
+    def tell(second: float):
+        waits = calls_at(second, waiting(100, reads(101)), waiting(101))
+        return {"processes": [reader, proc(101, FUTEX, ppid=100)], **waits}
+
+    assert state(scene(tell, seconds=10)) is None
+    verdict = state(scene(tell, seconds=14))
     assert (verdict.kind, verdict.culprit.pid) == ("blocked_peer", 101)
 
 

@@ -18,15 +18,18 @@ from tests.diagnose.scenes import (
     RECV,
     SLEEP,
     WAIT4,
+    calls_at,
     connection,
     lock_file,
     locked,
     locks_at,
     pipe,
     proc,
+    reads,
     scene,
     stands,
     thread,
+    waiting,
 )
 from tests.diagnose.stories import READY, SGLANG, T0, answer, listener, shard
 from tests.diagnose.test_ranks import REDUCE, USER, group, rank
@@ -114,16 +117,18 @@ LIVE = {
 }
 HUNG = {
     "deadlock": stands(),
+    "a knot": lambda s: {"processes": [proc()], **calls_at(s, waiting(100))},
     "silent peer": lambda s: {
         "processes": [proc(wchan=RECV)],
         "sockets": Seen((connection(peer_pid=900),)),
         "peers": Seen((proc(900, FUTEX),)),
+        **calls_at(s, waiting(100, reads(900)), waiting(900), first=10.0),
     },
     "spin": lambda s: {"processes": [proc(run_s=s, wchan="", state="R")], **four_looks(s, "wait_for_peer (e.py:1)")},
     "desync": lambda s: group(s, dict.fromkeys(range(3), REDUCE) | {3: USER}),
     "circle of two locks": lambda s: {"processes": [locked()], **locks_at(s, main="take_other (app.py:31)")},
 }
-SOURCES = ("log", "sockets", "locks", "folders", "peers", "stacks", "check", "listeners")
+SOURCES = ("log", "sockets", "locks", "folders", "peers", "stacks", "calls", "check", "listeners")
 FIELDS = ("io", "pipes", "files", "mapped_weights", "threads")
 
 

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from runbook.diagnose.ranks import rank_desync
-from runbook.model.sample import Blind, CollectiveSample, Seen
-from tests.diagnose.scenes import FUTEX, SLEEP, WAIT4, proc, scene, stack, stacks_at
+from runbook.model.sample import Blind, CallSample, CollectiveSample, Seen, StackSample
+from tests.diagnose.scenes import FUTEX, LOOP, SLEEP, WAIT4, calls_at, futex, proc, scene, stack, stacks_at, thread, waiting
 
 REDUCE = (
     "all_reduce (torch/distributed/distributed_c10d.py:2501)",
@@ -37,7 +37,8 @@ def parent(second: float = 0.0, **more):
 
 def group(second: float, places: dict[int, tuple[str, ...]], bar: str = "step 7/100 done"):
     taken = stacks_at(second, *(stack(101 + number, *frames, rank=number) for number, frames in places.items()))
-    return {"processes": [parent(), *(rank(number) for number in places)], "log": f"{bar}\n" if second == 0 else "", **taken}
+    waits = calls_at(second, *(waiting(101 + number) for number in places))
+    return {"processes": [parent(), *(rank(number) for number in places)], "log": f"{bar}\n" if second == 0 else "", **taken, **waits}
 
 
 def test_a_rank_in_another_collective_is_named() -> None:
@@ -79,6 +80,30 @@ def test_a_rank_that_does_something_while_the_others_wait_is_slow(works: str) ->
         return {**told, "processes": [*told["processes"][:-1], odd]}
 
     assert state(scene(tell, seconds=150), final=True).verdict != "hung"
+
+
+@pytest.mark.parametrize("waits", ["timed", "shared", "handled", "in a loop", "for a thread that runs Python", "unread"])
+@pytest.mark.parametrize("bar", ["", "step 7/100 done"])
+def test_a_rank_that_may_still_come_to_the_collective_excuses_the_others(waits: str, bar: str) -> None:
+    """It waits for a request, for a thread that brings one, for its time."""
+
+    def tell(second: float):
+        told = group(second, {0: REDUCE, 1: REDUCE, 2: REDUCE, 3: USER}, bar)
+        call = futex(104, timed=waits == "timed", private=waits != "shared") if waits != "in a loop" else CallSample(tid=104)
+        others = (thread(190, LOOP),) if waits == "for a thread that runs Python" else ()
+        odd = rank(3, wchan=LOOP if waits == "in a loop" else FUTEX, others=others)
+        if "stacks" in told and others:
+            told["stacks"] = Seen(
+                (*told["stacks"].value, StackSample(pid=104, tid=190, rank=3, source="py-spy", frames=("poll (zmq/p.py:3)",)))
+            )
+        told["processes"] = [*told["processes"][:-1], odd]
+        if "calls" in told:
+            told["calls"] = Seen((*told["calls"].value[:-1], waiting(104, call, caught=(2, 10) if waits == "handled" else (2,))))
+        if waits == "unread":
+            told.pop("calls", None)
+        return told
+
+    assert state(scene(tell, seconds=150), final=True).verdict == "undecided"
 
 
 def numbers(second: float, sequence: dict[int, int], step: int = 0):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runbook.model.sample import LockSample, Seen
-from tests.diagnose.scenes import FUTEX, SLEEP, lock_file, proc, scene, stack, stacks_at
+from runbook.model.sample import CallSample, LockSample, Seen
+from tests.diagnose.scenes import FUTEX, SLEEP, calls_at, futex, lock_file, proc, scene, stack, stacks_at, waiting
 
 
 def state(story, **question):
@@ -88,7 +88,11 @@ def test_a_lock_of_the_kernel_with_a_working_holder_is_no_stale_lock() -> None:
 
 def test_a_lock_of_the_kernel_whose_holder_hangs_names_the_holder() -> None:
     held = LockSample(path="/m/model.lock", kind="flock", waiters=(100,), holder=101, holder_known=True)
-    story = scene(
-        lambda second: {"processes": [proc(wchan="locks_lock_inode_wait"), proc(101, FUTEX, ppid=100)], "locks": Seen((held,))}, seconds=60
-    )
+
+    def tell(second: float, timed: bool = False):
+        waits = calls_at(second, waiting(100, CallSample(tid=100, call="lock")), waiting(101, futex(101, timed=timed)))
+        return {"processes": [proc(wchan="locks_lock_inode_wait"), proc(101, FUTEX, ppid=100)], "locks": Seen((held,)), **waits}
+
+    story = scene(tell, seconds=16)
     assert (state(story).kind, state(story).culprit.pid) == ("deadlock", 101)
+    assert state(scene(lambda second: tell(second, True), seconds=200), final=True).verdict == "undecided"

@@ -1,0 +1,144 @@
+"""A knot: threads that can never go on, since each waits without a limit of time and only others of them could end its wait.
+
+wait              who could end it
+private futex     the threads of the same process; one that other processes share: anybody
+read              whoever holds the other end of the pipe or connection, if all of those are known
+child             that child, else any living one
+file lock         its holder and what that has forked
+any of them       a signal that the process handles
+
+So no live program is in a knot. A join of a thread that sleeps has the sleeper outside, an event that a signal sets has its handler, a
+semaphore in shared memory is no private futex; a poll, a timer, a FIFO, a terminal, another host are no such waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from runbook.diagnose.actors import tree
+from runbook.diagnose.execution import APART_S
+from runbook.diagnose.motion import Key, readings, rows
+from runbook.diagnose.stall import stall
+from runbook.diagnose.view import View
+from runbook.model.sample import CallSample, ProcessSample, Seen, ThreadSample
+
+Tid = tuple[int, int]
+"""A thread: its process's pid and its own id."""
+ENDING = frozenset({2, 4, 6, 7, 8, 11, 32, 33})
+"""Signals that end a process or are the C library's own: INT, ILL, ABRT, BUS, FPE, SEGV. A handler of another may wake it for good."""
+
+
+def knot(view: View) -> frozenset[Tid]:
+    """The threads of the tree and of its peers that can never go on."""
+    calls, everyone = view.once(at_calls), view.once(_everyone)
+    awake = woken_by_signals(view)
+    left = {tid for tid in calls if tid[0] not in awake}
+    while True:
+        free = {tid for tid in left if not _is_closed(view, tid, calls[tid], left, everyone)}
+        if not free:
+            return frozenset(left)
+        left -= free
+
+
+def at_calls(view: View) -> Mapping[Tid, CallSample]:
+    """Threads that have executed nothing since they were seen in a system call, each with it."""
+    since = view.once(stall).since
+    found = {}
+    for sample, waits in readings(view.samples, "calls"):
+        for one in waits if sample.t >= since else ():
+            looks = view.once(_looks).get((one.pid, one.start), [])
+            found.update({(one.pid, call.tid): call for call in one.threads if _stood(looks, call.tid, sample.t)})
+    return found
+
+
+def woken_by_signals(view: View, but: frozenset[int] = ENDING) -> frozenset[int]:
+    """Processes that handle other signals than these, or of which that is not known."""
+    waits = view.newest("calls")
+    read = waits.value if isinstance(waits, Seen) else ()
+    return frozenset(one.pid for one in read if one.caught is None or set(one.caught) - but)
+
+
+def _stood(looks: Sequence[tuple[float, ProcessSample]], tid: int, t: float) -> bool:
+    """Whether a thread executed nothing from before `t` until after it and until now, for ten seconds or longer."""
+    times = []
+    last: ThreadSample | None = None
+    for at, process in looks:
+        row = next((one for one in process.threads if one.tid == tid), None)
+        last = last or row
+        if row is None or last is None or row.state == "R" or _clocks(row) != _clocks(last):
+            break
+        times.append(at)
+    return bool(times) and times[0] - times[-1] >= APART_S and times[-1] <= t < times[0]
+
+
+def _clocks(row: ThreadSample) -> tuple[int, int, int]:
+    return row.run_ns, row.wait_ns, row.switches
+
+
+def _looks(view: View) -> Mapping[Key, list[tuple[float, ProcessSample]]]:
+    """The readings of each process with its threads, of the tree and of the peers, newest first."""
+    found: dict[Key, list[tuple[float, ProcessSample]]] = {}
+    for sample in reversed(view.samples):
+        peers = sample.peers.value if isinstance(sample.peers, Seen) else ()
+        for process in (*rows(sample).values(), *peers):
+            if process.threads:
+                found.setdefault((process.pid, process.start), []).append((sample.t, process))
+    return found
+
+
+def process_of(view: View, pid: int) -> ProcessSample | None:
+    """A living process of the tree or of its peers."""
+    return view.once(_everyone).get(pid)
+
+
+def _everyone(view: View) -> Mapping[int, ProcessSample]:
+    """The processes that live now, of the tree and of its peers, by pid."""
+    peers = view.newest("peers")
+    newest = [*tree(view), *(peers.value if isinstance(peers, Seen) else ())]
+    looks = view.once(_looks)
+    return {one.pid: looks[one.pid, one.start][0][1] for one in newest if one.state not in "ZX" and (one.pid, one.start) in looks}
+
+
+def _is_closed(view: View, tid: Tid, call: CallSample, left: set[Tid], everyone: Mapping[int, ProcessSample]) -> bool:
+    wakers = None if call.timed else _wakers(view, tid[0], call, everyone)
+    if wakers is None:
+        return False
+    for pid in wakers:
+        process = everyone.get(pid)
+        if process is None or any((pid, one.tid) not in left for one in process.threads if (pid, one.tid) != tid):
+            return False
+    return True
+
+
+def _wakers(view: View, pid: int, call: CallSample, everyone: Mapping[int, ProcessSample]) -> set[int] | None:
+    """Processes whose threads could end the wait; None when not all of them are known."""
+    if call.call == "futex":
+        return {pid} if call.private else None
+    if call.call == "read":
+        return set(call.peers) if call.peers_known and call.peers else None
+    if view.last is None or view.last.left_out or all(one.pid != pid for one in tree(view)):
+        return None  # not all that is below it is known
+    if call.call == "child":
+        children = {one.pid for one in everyone.values() if one.ppid == pid}
+        return (children & {call.child} if call.child is not None else children) or None
+    if call.call == "lock":
+        holder = _holder(view, pid)
+        return None if holder is None else {holder, *_below(holder, everyone)}
+    return None
+
+
+def _holder(view: View, pid: int) -> int | None:
+    """Of the one file lock that it waits for."""
+    locks = view.newest("locks")
+    mine = [lock for lock in (locks.value if isinstance(locks, Seen) else ()) if pid in lock.waiters]
+    return mine[0].holder if len(mine) == 1 else None
+
+
+def _below(pid: int, everyone: Mapping[int, ProcessSample]) -> set[int]:
+    found: set[int] = set()
+    queue = [pid]
+    while queue:
+        parent = queue.pop()
+        queue += [one.pid for one in everyone.values() if one.ppid == parent and one.pid not in found]
+        found.update(queue)
+    return found

@@ -1,0 +1,126 @@
+"""In which system call each thread waits, and who could end that wait: /proc/PID/task/TID/syscall, which needs the right to trace it.
+
+Reading it touches nothing: no thread is stopped or woken, and none of its switches counts it.
+"""
+
+import errno
+import os
+from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
+
+from . import careful, procs
+from .descriptors import READS, WRITES, Holders
+from .rights import Rights, read_file
+from .sockets import Found
+from .sources import absent, blind, seen
+
+MOST_THREADS = 200  # of one process; of more nothing is said, since a part would look like all
+_NUMBERS = {
+    "x86_64": {"futex": (202,), "read": (0, 19, 45, 47), "wait4": (61,), "waitid": (247,), "vfork": (56, 58, 435), "lock": (72, 73)},
+    "aarch64": {"futex": (98,), "read": (63, 65, 207, 212), "wait4": (260,), "waitid": (95,), "vfork": (220, 435), "lock": (25, 32)},
+}
+_NAMES = {number: name for name, numbers in _NUMBERS.get(os.uname().machine, {}).items() for number in numbers}
+_FUTEX_WAITS = (0, 6, 9, 11, 13)  # linux/futex.h: WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI, LOCK_PI2
+_FUTEX_COMMAND, _FUTEX_PRIVATE = 0x7F, 0x80
+_P_PID = 1
+Row = Dict[str, Any]
+
+
+class Reading:
+    """The waits of some processes. First what they read, so that its other ends can be searched for; then all of them as rows."""
+
+    def __init__(self, stats: Iterable[procs.Stat], rights: Rights) -> None:
+        self._found: List[Tuple[procs.Stat, List[Row]]] = []
+        self._problem: Optional[Row] = None if _NAMES else blind("the system calls of a %s are not known here" % os.uname().machine)
+        self.add(stats, rights)
+
+    def add(self, stats: Iterable[procs.Stat], rights: Rights) -> None:
+        """Read some more; what they read is not searched for any more."""
+        for stat in stats:
+            if _NAMES and stat.state not in "ZX":
+                self._read(stat, rights)
+
+    def _read(self, stat: procs.Stat, rights: Rights) -> None:
+        problem = rights.refusal(stat, "syscall")
+        if problem is None:
+            try:
+                self._found.append((stat, careful.read(("syscall", stat.pid), lambda: _calls(stat.pid))))
+            except (OSError, careful.Stuck) as error:
+                problem = rights.explain(stat, "syscall", error)
+        self._problem = self._problem or problem
+
+    def names(self) -> Set[str]:
+        """Pipes that are read."""
+        return {call["name"] for _, calls in self._found for call in calls if call.get("name", "").startswith("pipe:[")}
+
+    def rows(self, found: Found, holders: Holders, searched: Set[str], complete: bool) -> Row:
+        """The outcome. `searched`: names whose holders were looked for."""
+        ends = _other_ends(found)
+        rows = []
+        for stat, calls in self._found:
+            for call in calls:
+                if call["call"] == "read":
+                    call.update(_peers(call.pop("name"), ends, holders, searched, complete))
+            rows.append({"pid": stat.pid, "start": stat.start, "caught": caught(stat.pid), "threads": calls})
+        return seen(rows) if rows else self._problem or absent("no process of it lives")
+
+
+def _calls(pid: int) -> List[Row]:
+    folder = "/proc/%d/task" % pid
+    tids = sorted(map(int, os.listdir(folder)))
+    if len(tids) > MOST_THREADS:
+        raise OSError(errno.E2BIG, "it has more than %d threads" % MOST_THREADS)
+    rows = []
+    for tid in tids:
+        try:
+            rows.append(dict(parse(read_file("%s/%d/syscall" % (folder, tid), 256), pid), tid=tid))
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+    return rows
+
+
+def parse(raw: bytes, pid: int) -> Row:
+    """One line: number and six arguments in hex; or `running`, or -1 for a thread that is in the kernel for another reason."""
+    fields = raw.split()
+    name = _NAMES.get(int(fields[0]), "") if len(fields) >= 7 else ""
+    arguments = [int(field, 16) for field in fields[1:7]]
+    if name == "futex":
+        return _futex(arguments)
+    if name == "read":
+        return {"call": "read", "name": procs.read_link("/proc/%d/fd/%d" % (pid, arguments[0] & 0xFFFFFFFF)) or ""}
+    if name == "wait4":
+        child = arguments[0] & 0xFFFFFFFF
+        return {"call": "child", "child": child if 0 < child < 1 << 31 else None}
+    if name == "waitid":
+        return {"call": "child", "child": arguments[1] & 0xFFFFFFFF if arguments[0] & 0xFFFFFFFF == _P_PID else None}
+    return {"call": "child" if name == "vfork" else name}
+
+
+def _futex(arguments: List[int]) -> Row:
+    operation = arguments[1]
+    if operation & _FUTEX_COMMAND not in _FUTEX_WAITS:
+        return {"call": ""}
+    return {"call": "futex", "at": arguments[0], "private": bool(operation & _FUTEX_PRIVATE), "timed": arguments[3] != 0}
+
+
+def _other_ends(found: Found) -> Dict[str, str]:
+    """The name of each TCP socket whose other end is on this host, and that one's."""
+    ends = {"socket:[%d]" % one.inode: twin for one, twin in found.twins.items()}
+    ends.update({twin: own for own, twin in ends.items()})
+    return ends
+
+
+def _peers(name: str, ends: Dict[str, str], holders: Holders, searched: Set[str], complete: bool) -> Row:
+    """Who could send: whoever holds the write end of a pipe or the other socket. A FIFO, a terminal, a device: anybody."""
+    other = name if name.startswith("pipe:[") and name in searched else ends.get(name, "")
+    pids = sorted(holders.of(other, WRITES if other == name else READS | WRITES)) if other else []
+    return {"peers": pids, "peers_known": bool(pids) and complete}
+
+
+def caught(pid: int) -> Optional[List[int]]:
+    """Signals for which it has a handler; None when that cannot be read."""
+    raw = procs.read_bytes("/proc/%d/status" % pid, 8192) or b""
+    at = raw.find(b"SigCgt:")
+    if at < 0:
+        return None
+    mask = int(raw[at + 7 : at + 40].split()[0], 16)
+    return [number for number in range(1, 65) if mask >> (number - 1) & 1]
