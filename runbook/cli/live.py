@@ -44,12 +44,12 @@ class Follower(Protocol):
         ...
 
 
-def follower(clock: Clock, quiet: bool, *, err: bool = True) -> Follower:
-    """The right follower for this stderr, or stdout."""
+def follower(clock: Clock, quiet: bool, *, err: bool = True, plain: bool = False) -> Follower:
+    """The right follower for this stderr, or stdout; `plain`: one that leaves the terminal's last line to questions."""
     if quiet:
         return Silent()
     stream = sys.stderr if err else sys.stdout
-    if stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI"):
+    if not plain and stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI"):
         return LiveFollower(clock, err=err)
     return PlainFollower(clock, ci_lines(os.environ), err=err)
 

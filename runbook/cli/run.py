@@ -10,7 +10,9 @@ from typing import Any
 import click
 
 from runbook.cli import confirm, load, sources, store
+from runbook.cli.choosing import check_choice, split
 from runbook.cli.run_options import Choice, options
+from runbook.engine.selection import unselected
 from runbook.model.clock import Clock, SystemClock
 from runbook.model.verdict import EXIT_CODES
 
@@ -32,7 +34,9 @@ def command(**chosen: Any) -> int:
         return refuse(loaded, choice.as_json)
     if loaded.diagnostics:
         show_problems(loaded)
-    open_questions = [] if choice.check else confirm.unconfirmed(loaded.playbook, yes=choice.yes)
+    check_choice(loaded.playbook, choice)
+    left_out = unselected(loaded.playbook, split(choice.tags), split(choice.skip_tags), choice.start_at)
+    open_questions = [] if choice.check else confirm.unconfirmed(loaded.playbook, yes=choice.yes, left_out=left_out)
     if open_questions:
         return refuse(loaded._replace(diagnostics=open_questions), choice.as_json, "refused")
     clock = SystemClock()
@@ -58,8 +62,10 @@ def perform_run(choice: Choice, loaded: load.Loaded, place: store.Place, clock: 
     """Run what is loaded in this process, to its end or suspension; answer the exit code."""
     assert loaded.playbook is not None
     from runbook.cli import live, perform
+    from runbook.cli.prompt import asker
     from runbook.engine.execute import execute
     from runbook.engine.runtime import Options
+    from runbook.engine.stepping import Stepping
 
     run, folder = place
     asked = Options(
@@ -68,12 +74,18 @@ def perform_run(choice: Choice, loaded: load.Loaded, place: store.Place, clock: 
         overrides=loaded.overrides,
         check=choice.check,
         no_suspend=choice.no_suspend,
+        tags=split(choice.tags),
+        skip_tags=split(choice.skip_tags),
+        start_at=choice.start_at,
         wait_lease_s=choice.wait_lease,
         argv=sys.argv[1:],
     )
     runtime = perform.runtime(loaded.playbook, asked, loaded.secrets, clock)
+    runtime.ask = None if quiet else asker(clock)
+    runtime.stepping = Stepping() if choice.step else None
+    asks = runtime.ask is not None and (choice.step or any(node.type == "pause" for node in runtime.nodes.values()))
     store.remember(place)
-    with store.hold(folder, perform.controller()), live.follower(clock, quiet=quiet) as follower:
+    with store.hold(folder, perform.controller()), live.follower(clock, quiet=quiet, plain=asks) as follower:
         runtime.journal.follow(live.let_go_of_terminal)
         runtime.journal.follow(follower.follow)
         ended = execute(runtime, functools.partial(perform.leave, asked, choice.as_json), perform.controller())

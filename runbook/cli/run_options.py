@@ -22,6 +22,10 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     roles: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
     check: bool = False
+    tags: tuple[str, ...] = ()
+    skip_tags: tuple[str, ...] = ()
+    start_at: str = ""
+    step: bool = False
     no_suspend: bool = False
     no_post: bool = False
     wait_lease_s: float = 0.0
@@ -43,6 +47,10 @@ OPTIONS: tuple[Wrap, ...] = (
     click.option("-H", "--host", "roles", multiple=True, metavar="ROLE=TARGET", help="Run a role on another target."),
     click.option("-e", "overrides", multiple=True, metavar="NAME=VALUE|@FILE", help="Override a variable, or all of a YAML file."),
     click.option("--check", is_flag=True, help="Look, change nothing, say what would be done."),
+    click.option("--tags", multiple=True, metavar="TAG,…", help="Run only the steps that carry one of these tags."),
+    click.option("--skip-tags", multiple=True, metavar="TAG,…", help="Leave out the steps that carry one of these tags."),
+    click.option("--start-at", default="", metavar="STEP", help="Leave out the steps before this one."),
+    click.option("--step", is_flag=True, help="Ask before each step: run, skip, or quit."),
     click.option("--no-suspend", is_flag=True, help="Clean up also when a wait ends slow or undecided."),
     click.option("--no-post", is_flag=True, help="Do not post to the tickets that the playbook names."),
     click.option(

@@ -55,6 +55,7 @@ class Context:
         self.clock: Clock = runtime.clock
         self.cancel: CancelToken = runtime.cancel
         self.check_mode = runtime.options.check
+        self.can_ask = runtime.ask is not None
         self.reentry = reentry
         self.run: RunInfo = runtime.info
         item = f".{place.number}" if place.looping else ""
@@ -211,6 +212,10 @@ class Context:
     def protected_runs(self) -> frozenset[str]:
         """Run ids that are ours."""
         return frozenset({self.run.id})
+
+    def ask(self, text: str, seconds: float) -> str | None:
+        """A line that somebody types."""
+        return self._runtime.ask(text, seconds, self.cancel) if self._runtime.ask is not None else None
 
     def progress(self, text: str, phase: str | None = None) -> None:
         """Tell people what is going on."""

@@ -178,7 +178,7 @@ class Execution:
         runtime.fresh_cancel()
         if runtime.state.main is None:
             runtime.emit(MainEnded(verdict=verdict, failed_step=ending.end.step if ending else suspended_step))
-        inside = suspended_step or (ending.end.step if ending and self._interrupted_by else None)
+        inside = suspended_step or (ending.end.step if ending and verdict == "interrupted" else None)
         cleaned = clean_up(runtime, self._runner, inside)
         ended = self._ended(verdict, ending, cleaned)
         runtime.emit(ended)

@@ -143,11 +143,26 @@ class _Step:
             return None
         if decision.problem:
             return self._ending([self._end_unrun("unknown", "undecided", f"when: {decision.problem}")])
+        if not begun and (declined := self._declined()) is not None:
+            return self._ending([declined])
         targets = names.targets(self._runtime, self._node)
         if len(targets) == 1:
             return self._ending([self._on(targets[0], 0)])
         with ThreadPoolExecutor(min(MOST_THREADS, len(targets)), thread_name_prefix=self._node.id) as pool:
             return self._ending(list(pool.map(self._on, targets, range(len(targets)))))
+
+    def _declined(self) -> StepEnded | None:
+        """The end of a step that somebody did not want, asked by `--step`."""
+        stepping, ask = self._runtime.stepping, self._runtime.ask
+        if stepping is None or ask is None or self._part not in ("main", "rescue"):
+            return None
+        try:
+            choice = stepping.choice(self._node, ask, self._runtime.cancel)
+        except Cancelled:
+            return self._end_unrun("failed", "interrupted", "interrupted before it began")
+        if choice == "skip":
+            return self._end_unrun("skipped", None, "skipped at the prompt")
+        return self._end_unrun("failed", "interrupted", "the run was ended at the prompt") if choice == "quit" else None
 
     def _ending(self, ends: list[StepEnded]) -> Ending | None:
         verdicts = [end.verdict for end in ends if end.verdict not in (None, "passed") and not end.ignored]

@@ -13,6 +13,7 @@ from runbook.engine.journal import Journal
 from runbook.engine.past import Past
 from runbook.engine.selection import unselected
 from runbook.engine.state import RunState
+from runbook.engine.stepping import Ask, Stepping
 from runbook.engine.tree import Tree
 from runbook.hosts.base import Cancelled, CancelToken, Host, HostError, HostFacts, LinkLost, Mark, ProcessId, Unreachable
 from runbook.lang.values import Unknown
@@ -90,6 +91,10 @@ class Runtime:
         self.past = Past()
         self.cancel = CancelToken()
         self.info = RunInfo(id=options.run, dir=options.dir, suspend_for_s=float(playbook.suspend_for))
+        self.ask: Ask | None = None
+        """How to ask at the terminal; None where there is none."""
+        self.stepping: Stepping | None = None
+        """With `--step`."""
         self.tree = Tree(playbook)
         self.unselected = unselected(playbook, options.tags, options.skip_tags, options.start_at)
         """Steps and blocks that this run leaves out, and why."""

@@ -31,6 +31,7 @@ WHERE = {
     "checkpoint": "checkpoint.Checkpoint",
     "collect": "collect.Collect",
     "set": "set_.Set",
+    "pause": "pause.Pause",
     "include": "include.Include",
 }
 

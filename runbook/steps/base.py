@@ -170,6 +170,8 @@ class StepContext(Protocol):
     """This attempt had begun before, under a controller that died. None: it begins now."""
     check_mode: bool
     """Look, change nothing, report "would …"."""
+    can_ask: bool
+    """Whether somebody sits at a terminal."""
 
     @property
     def host(self) -> Host:
@@ -279,6 +281,10 @@ class StepContext(Protocol):
 
     def protected_runs(self) -> frozenset[str]:
         """Run ids that are ours: this run and none other."""
+        ...
+
+    def ask(self, text: str, seconds: float) -> str | None:
+        """A line that somebody types after `text`; None when nobody does in that time. Only where `can_ask`. Raises Cancelled."""
         ...
 
     def progress(self, text: str, phase: str | None = None) -> None:

@@ -11,6 +11,7 @@ from runbook.engine.execute import execute
 from runbook.engine.journal import Journal
 from runbook.engine.redact import Mask
 from runbook.engine.runtime import Options, Runtime
+from runbook.engine.stepping import Stepping
 from runbook.hosts.base import Host, HostFacts, Unreachable
 from runbook.model.clock import SystemClock
 from runbook.playbook.build import load_playbook
@@ -18,6 +19,7 @@ from runbook.playbook.library import find_beside
 from runbook.steps.assert_ import Assert
 from runbook.steps.base import Step, StepResult
 from runbook.steps.include import Include
+from runbook.steps.pause import Pause
 from runbook.steps.set_ import Set
 
 FACTS = HostFacts(
@@ -70,7 +72,7 @@ class SilentTransport:
         return None
 
 
-TABLE = {"say": Say, "assert": Assert, "set": Set, "include": Include}
+TABLE = {"say": Say, "assert": Assert, "set": Set, "include": Include, "pause": Pause}
 
 
 def play(
@@ -82,6 +84,8 @@ def play(
     check: bool = False,
     secrets=None,
     find: Any = find_beside,
+    ask: Any = None,
+    step: bool = False,
     **options: Any,
 ):
     """Run a playbook text; answers (last event, events, steps that ran as (id, host))."""
@@ -110,5 +114,6 @@ def play(
         environ={},
         clock=clock,
     )
+    runtime.ask, runtime.stepping = ask, Stepping() if step else None
     ended = execute(runtime, lambda left: None, {"pid": 1})
     return ended, events, list(SAID)

@@ -76,6 +76,7 @@ class LocalContext:
         self.clock: Clock = clock or SystemClock()
         self.cancel = CancelToken()
         self.check_mode = check_mode
+        self.can_ask = False
         self.reentry: Reentry | None = None
         self.step = self.once = "s00"
         self.box_s = box_s
@@ -256,6 +257,10 @@ class LocalContext:
     def protected_runs(self) -> frozenset[str]:
         """This run only."""
         return frozenset({self.run.id})
+
+    def ask(self, text: str, seconds: float) -> str | None:
+        """Nobody is here to answer."""
+        raise AssertionError(f"nobody can be asked: {text}")
 
     def progress(self, text: str, phase: str | None = None) -> None:
         """Nobody watches a test."""
