@@ -27,7 +27,7 @@ from runbook.model.playbook import Playbook, Target
 from runbook.model.verdict import EXIT_CODES
 from runbook.render.html import html
 from runbook.render.markdown import markdown
-from runbook.render.summary import summary
+from runbook.render.summary import bounded, cut, summary
 from runbook.steps import TABLE
 
 
@@ -113,7 +113,7 @@ def finish(folder: Path, as_json: bool, tickets: Sequence[str] = ()) -> int:
     if tickets:
         from runbook.cli.post_at_end import post_all
 
-        answer["posts"] = post_all(folder, tickets, os.environ)
+        answer = bounded(cut({**answer, "posts": post_all(folder, tickets, os.environ)}))
     text = json.dumps(answer, ensure_ascii=False)
     store.save_answer(folder, text)
     click.echo(text if as_json else f"transcript: {folder / 'transcript.html'}")

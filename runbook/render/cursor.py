@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from runbook.render.summary import OBJECT_CAP, cut
+from runbook.render.summary import OBJECT_CAP, cut, printed_bytes
 
 EVENT_CAP = 4 * 1024
 ROOM = OBJECT_CAP - 2 * 1024
@@ -27,7 +27,7 @@ def page(lines: Iterable[bytes], cursor: int, file: str = "events.jsonl") -> dic
         if not line.endswith(b"\n"):
             break  # still being written
         event = _bounded(line, cursor, file)
-        size = len(msgspec.json.encode(event)) + 1
+        size = printed_bytes(event) + 2
         if size > room:
             more = True
             break
@@ -46,8 +46,8 @@ def _bounded(line: bytes, number: int, file: str) -> dict[str, Any]:
         return {"event": "unreadable", "n": number, "cut": [whole]}
     event = cut({**event, "n": number})
     gone: list[str] = []
-    while len(msgspec.json.encode(event)) > EVENT_CAP:
-        largest = max(event, key=lambda key: len(msgspec.json.encode(event[key])))
+    while printed_bytes(event) > EVENT_CAP:
+        largest = max(event, key=lambda key: printed_bytes(event[key]))
         del event[largest]
         gone.append(largest)
     return {**event, "cut": [f"{key[:100]} ({whole})" for key in gone]} if gone else event

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -74,22 +75,30 @@ def cut(value: Any, cap: int = TEXT_CAP) -> Any:
 
 def bounded(answer: dict[str, Any]) -> dict[str, Any]:
     """At most 32 KB: passed steps go first, then findings, then evidence; `cut` names what went and its file."""
-    gone: list[str] = []
+    gone: list[str] = list(answer.get("cut", ()))
     order = (
         ("steps that passed", lambda a: a.update(steps=[s for s in a["steps"] if s["verdict"] != "passed"])),
         ("findings", lambda a: a.update(findings=a["findings"][:5])),
         ("diagnosis.evidence", lambda a: a.get("diagnosis", {}).update(evidence=a.get("diagnosis", {}).get("evidence", [])[:5])),
         ("steps", lambda a: a.update(steps=a["steps"][-5:])),
         ("left_behind", lambda a: a.update(left_behind=a["left_behind"][:10])),
+        ("next", lambda a: a.update(next=a["next"][:10])),
+        ("diagnosis", lambda a: a.pop("diagnosis", None)),
+        ("posts", lambda a: a.pop("posts", None)),
     )
     for name, drop in order:
-        if len(msgspec.json.encode(answer)) <= OBJECT_CAP - 512:
+        if printed_bytes(answer) <= OBJECT_CAP - 512:
             break
         drop(answer)
         gone.append(f"{name} ({RESULT_HINT})")
     if gone:
         answer["cut"] = gone
-    return answer if len(msgspec.json.encode(answer)) <= OBJECT_CAP else cut(answer, TEXT_CAP // 8)
+    return answer if printed_bytes(answer) <= OBJECT_CAP else cut(answer, TEXT_CAP // 8)
+
+
+def printed_bytes(value: Any) -> int:
+    """How long data is as the commands print it."""
+    return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
 def running(story: Story) -> dict[str, Any]:

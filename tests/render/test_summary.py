@@ -72,8 +72,12 @@ def test_the_object_is_bounded_and_says_what_was_cut(count):
     events = [HEADER]
     events += [step(f"s{n}", "failed", reason="x" * 5000) for n in range(count)]
     events += [Found(finding=Finding(code="c", text="y" * 5000)) for _ in range(count)]
-    events += [RunEnded(verdict="failed", exit_code=1, reason="z" * 9000, failed_step="s0", left_behind=["l" * 3000] * count)]
+    events += [
+        RunEnded(
+            verdict="failed", exit_code=1, reason="z" * 9000, failed_step="s0", left_behind=["l" * 3000] * count, next=["ü" * 2000] * count
+        )
+    ]
     answer = summary(events, "/d", FILES)
-    assert len(json.dumps(answer).encode()) <= OBJECT_CAP
+    assert len(json.dumps(answer, ensure_ascii=False).encode()) <= OBJECT_CAP
     assert len(answer["reason"].encode()) <= TEXT_CAP and "events.jsonl" in answer["reason"]
     assert ("cut" in answer) == (count > 1)

@@ -1,0 +1,112 @@
+"""wait, and the cancel of a run that another process does: on recorded journals, without a host."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runbook.cli import ask, store
+from runbook.cli.main import exit_code
+from tests.cli.recorded import events, record, recorded
+from tests.support.processes import is_gone
+from tests.support.schemas import validator
+from tests.support.waiting import until
+
+START = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+HERE = {"host": socket.gethostname(), "pid": os.getpid(), "start": START, "boot_id": store.boot_id()}
+DEAD = {**HERE, "start": 1}
+RUN = "20300317-010000-aaaa"
+
+
+def going(state: Path, controller: dict[str, object]) -> Path:
+    """A run up to the start of its step `up`."""
+    return record(state / "runbook" / "runs" / RUN, events(controller=controller)[:3])
+
+
+def told(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, dict[str, object]]:
+    """Exit code and object of a command."""
+    code = exit_code([*argv, "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    validator("run").validate(answer)
+    return code, answer
+
+
+@pytest.mark.parametrize(("verdict", "code", "state"), [("passed", 0, "ended"), ("hung", 3, "ended"), ("slow", 4, "suspended")])
+def test_a_run_that_is_over_is_answered_at_once_with_its_own_code(verdict, code, state, own_state, capsys):
+    recorded(own_state, RUN, verdict=verdict, controller=DEAD)
+    answer = told(capsys, "wait", RUN)
+    assert (answer[0], answer[1]["verdict"], answer[1]["state"]) == (code, verdict, state)
+
+
+def test_a_run_that_goes_on_is_75_and_says_where_it_is(own_state, capsys):
+    going(own_state, HERE)
+    code, answer = told(capsys, "wait", RUN, "--for", "50ms")
+    assert code == 75
+    assert answer == {
+        "verdict": None,
+        "state": "running",
+        "run": RUN,
+        "step": "up",
+        "phase": None,
+        "moved": "",
+        "next": [f"runbook wait {RUN} --for 45s"],
+    }
+    assert exit_code(["wait", RUN, "--for", "50ms"]) == 75
+    out, err = capsys.readouterr()
+    assert f"{RUN} goes on; step `up`" in out and f"next: runbook wait {RUN} --for 45s" in out
+    assert "up: running for" in err, "a line of where it stands, not all that has been"
+
+
+def test_a_run_whose_controller_has_died_is_lost_without_waiting(own_state, capsys):
+    going(own_state, DEAD)
+    code, answer = told(capsys, "wait", RUN)
+    assert (code, answer["state"], answer["next"]) == (9, "lost", [f"runbook resume {RUN}", f"runbook cancel {RUN}"])
+
+
+@pytest.mark.parametrize("argv", [["wait", RUN, "--for", "45"], ["run", "x.yaml", "--wait-for", "soon"]])
+def test_a_time_without_a_unit_is_refused_with_what_to_write(argv, own_state, capsys):
+    assert exit_code(argv) == 2
+    assert "`45s`" in (err := capsys.readouterr().err) or "1h30m" in err
+
+
+def test_a_dead_controller_is_told_from_one_that_has_its_pid_and_from_a_zombie():
+    assert store.is_alive(HERE) and not store.is_alive(DEAD)
+    assert not store.is_alive({**HERE, "boot_id": "another boot"})
+    assert store.is_alive({**DEAD, "host": "elsewhere"}), "nothing is known of another machine"
+    child = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    start = int(Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[19])
+    until(lambda: is_gone(child.pid))
+    assert not store.is_alive({**HERE, "pid": child.pid, "start": start}), "nobody has reaped it yet"
+    child.wait()
+
+
+@pytest.mark.parametrize(("host", "said"), [("elsewhere", "does that machine have this folder"), (HERE["host"], "kill -CONT")])
+def test_a_controller_that_does_not_hear_is_named_and_the_request_withdrawn(host, said, own_state, capsys, monkeypatch):
+    monkeypatch.setattr(ask, "TAKEN_WITHIN_S", 0.0)
+    folder = going(own_state, {**HERE, "host": host})
+    assert exit_code(["cancel", RUN]) == 8
+    err = capsys.readouterr().err
+    assert f"pid {os.getpid()} on {host}" in err and said in err
+    assert sorted(path.name for path in folder.iterdir()) == ["events.jsonl", "evidence"]
+
+
+def test_the_events_of_a_run_by_cursor(own_state, capsys):
+    recorded(own_state, RUN, verdict="hung")
+    code, first = told(capsys, "show", RUN, "--cursor", "0")
+    assert (code, first["state"], first["cursor"], first["more"]) == (0, "ended", 6, False)
+    _, rest = told(capsys, "show", RUN, "--cursor", "4")
+    assert rest["events"] == first["events"][4:]
+    assert exit_code(["show", RUN, "--cursor", "4"]) == 2
+
+
+def test_a_run_that_lies_elsewhere_is_found_by_its_id(own_state, tmp_path, capsys):
+    folder = record(tmp_path / "elsewhere", events(RUN, verdict="hung", controller=DEAD))
+    store.remember(store.Place(RUN, folder))
+    assert told(capsys, "wait", RUN)[1]["transcript"]["dir"] == str(folder)
+    assert exit_code(["runs"]) == 0 and RUN in capsys.readouterr().out
