@@ -36,8 +36,8 @@ def command(run: str, for_s: float, as_json: bool) -> int:
     """
     from runbook.cli import live, perform
     from runbook.cli.ask import ask_to_cancel
-    from runbook.engine.execute import cancel
     from runbook.engine.journal import repair_torn_line
+    from runbook.engine.resume import cancel
     from runbook.engine.runtime import Options
     from runbook.engine.state import fold
 
@@ -78,7 +78,7 @@ def command(run: str, for_s: float, as_json: bool) -> int:
     except Held as held:
         click.echo(f"{header.run}: {held}", err=True)
         return EXIT_CODES["refused"]
-    perform.finish(folder, as_json, () if header.check or "--no-post" in header.argv else playbook.post)
+    perform.finish(folder, as_json, () if header.check or "--no-post" in header.argv else playbook.post, ended)
     return EXIT_CODES["passed"] if ended.cleanup != "failed" else ended.exit_code
 
 

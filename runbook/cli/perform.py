@@ -22,7 +22,7 @@ from runbook.engine.redact import Mask
 from runbook.engine.runtime import Options, Runtime
 from runbook.hosts.base import CancelToken, ConnectFailed, Host
 from runbook.model.clock import Clock
-from runbook.model.event import AnyEvent
+from runbook.model.event import AnyEvent, RunEnded, RunSuspended
 from runbook.model.playbook import Playbook, Target
 from runbook.model.verdict import EXIT_CODES
 from runbook.render.html import html
@@ -105,9 +105,14 @@ def leave(options: Options, as_json: bool, left: list[str]) -> None:
     os._exit(code)
 
 
-def finish(folder: Path, as_json: bool, tickets: Sequence[str] = ()) -> int:
-    """Write the transcripts and post them, then the answer; print it or where they are; answer the exit code."""
+def finish(folder: Path, as_json: bool, tickets: Sequence[str] = (), ended: RunEnded | RunSuspended | None = None) -> int:
+    """Write the transcripts and post them, then the answer; print it or where they are; answer the exit code.
+
+    `ended`: the end, where a full disk may have kept it out of the journal.
+    """
     events = load_events(folder)
+    if ended is not None and not any(isinstance(event, type(ended)) for event in events[-1:]):
+        events.append(ended)
     write(folder, events)
     answer = summary(events, str(folder), store.transcripts(folder))
     if tickets:
@@ -116,13 +121,18 @@ def finish(folder: Path, as_json: bool, tickets: Sequence[str] = ()) -> int:
         answer = bounded(cut({**answer, "posts": post_all(folder, tickets, os.environ)}))
     text = json.dumps(answer, ensure_ascii=False)
     store.save_answer(folder, text)
-    click.echo(text if as_json else f"transcript: {folder / 'transcript.html'}")
+    page = store.transcripts(folder)["html"]
+    click.echo(text if as_json else f"transcript: {page or 'it was not written'}")
     return int(answer["exit_code"])
 
 
 def write(folder: Path, events: list[AnyEvent]) -> None:
-    """Write the transcripts."""
-    (folder / "transcript.md").write_text(markdown(events), encoding="utf-8")
-    (folder / "transcript.html").write_text(html(events), encoding="utf-8")
+    """Write the transcripts. One that cannot be written is a note, never a failed run: the journal gives it again."""
+    for name, render in (("transcript.md", markdown), ("transcript.html", html)):
+        try:
+            (folder / name).write_text(render(events), encoding="utf-8")
+        except OSError as problem:
+            (folder / name).unlink(missing_ok=True)
+            click.echo(f"note: {name} was not written: {problem.strerror}; `runbook report` makes it from the journal", err=True)
     history.keep(folder, events)
     report.at_the_end(folder, events, os.environ)

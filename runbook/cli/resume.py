@@ -93,7 +93,7 @@ def _resume(folder: Path, redo: tuple[str, ...], skip: tuple[str, ...], as_json:
         except HostError as problem:
             click.echo(f"{header.run} was not resumed: {problem.summary}" + (f"; {problem.hint}" if problem.hint else ""), err=True)
             return EXIT_CODES["unreachable"]
-    code = perform.finish(folder, as_json, () if header.check or "--no-post" in header.argv else again.playbook.post)
+    code = perform.finish(folder, as_json, () if header.check or "--no-post" in header.argv else again.playbook.post, ended)
     return ended.exit_code or code
 
 

@@ -51,11 +51,13 @@ def leave_alone(choice: Choice, loaded: load.Loaded, place: store.Place, clock: 
     from runbook.cli import attend, worker
     from runbook.render.story import tell
 
+    began = clock.monotonic()
     pid = worker.start(place.folder, lambda: perform_run(choice, loaded, place, clock, quiet=True))
     events = worker.first_events(place.folder, pid, clock)
     if choice.wait_for is None:
         return attend.tell_begun(tell(events), place, choice.as_json)
-    return attend.attend(place.folder, clock, as_json=choice.as_json, for_s=choice.wait_for, from_start=True)
+    rest = max(0.0, choice.wait_for - (clock.monotonic() - began))
+    return attend.attend(place.folder, clock, as_json=choice.as_json, for_s=rest, from_start=True)
 
 
 def perform_run(choice: Choice, loaded: load.Loaded, place: store.Place, clock: Clock, *, quiet: bool = False) -> int:
@@ -89,7 +91,7 @@ def perform_run(choice: Choice, loaded: load.Loaded, place: store.Place, clock: 
         runtime.journal.follow(live.let_go_of_terminal)
         runtime.journal.follow(follower.follow)
         ended = execute(runtime, functools.partial(perform.leave, asked, choice.as_json), perform.controller())
-    code = perform.finish(folder, choice.as_json, () if choice.check or choice.no_post else loaded.playbook.post)
+    code = perform.finish(folder, choice.as_json, () if choice.check or choice.no_post else loaded.playbook.post, ended)
     return ended.exit_code or code
 
 

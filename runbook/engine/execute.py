@@ -23,9 +23,8 @@ from runbook.engine.renew import Renewer
 from runbook.engine.runner import Ending, Runner, suspends
 from runbook.engine.runtime import Runtime
 from runbook.engine.signals import Interrupts
-from runbook.engine.state import fold
 from runbook.hosts.base import HostError
-from runbook.model.event import FORMAT, AnyEvent, Interrupted, MainEnded, RunEnded, RunStarted, RunSuspended
+from runbook.model.event import FORMAT, Interrupted, MainEnded, RunEnded, RunStarted, RunSuspended
 from runbook.model.units import format_duration
 from runbook.model.verdict import EXIT_CODES, INTERRUPTED_BY
 
@@ -276,10 +275,3 @@ def execute(runtime: Runtime, leave: Leave, controller: dict[str, Any]) -> RunEn
     """Run a playbook. Writes every event; answers the last one."""
     runtime.emit(header(runtime, controller))
     return Execution(runtime, leave).run()
-
-
-def cancel(runtime: Runtime, events: list[AnyEvent], leave: Leave) -> RunEnded:
-    """Clean a suspended run up: its state is folded from its journal, its hosts are connected again."""
-    runtime.state = fold(events)
-    runtime.journal.follow(runtime.state.apply)
-    return Execution(runtime, leave).cancel()

@@ -47,7 +47,6 @@ class Flight(msgspec.Struct, kw_only=True):
     registered: bool = False
     """A launch or a patch of it is on record: it existed before the controller died."""
     vars_set: bool = False
-    open_actions: dict[str, ActionStarted] = {}
 
     @property
     def key(self) -> Key:
@@ -67,6 +66,8 @@ class Past:
     ) -> None:
         self.redo, self.skip = frozenset(redo), frozenset(skip)
         self.flights: dict[Key, Flight] = {}
+        self.open_actions: dict[str, ActionStarted] = {}
+        """Acts without an end, by their id; those of the final cleanup too."""
         self.unknown: list[StepEnded] = []
         """Ends of this resume that say: it cannot be known whether this ran."""
         self.suspended: RunSuspended | None = None
@@ -120,7 +121,9 @@ class Past:
                 flight.closed = False
             case StepEnded():
                 self._ended(event)
-            case ActionStarted() | ActionEnded() | Registered() | VarsSet():
+            case ActionEnded():
+                self.open_actions.pop(event.id, None)
+            case ActionStarted() | Registered() | VarsSet():
                 self._acted(event)
             case RunSuspended():
                 self.suspended = event
@@ -144,16 +147,15 @@ class Past:
         self.flights.pop(key, None)
         self._ends[key] = event
 
-    def _acted(self, event: ActionStarted | ActionEnded | Registered | VarsSet) -> None:
+    def _acted(self, event: ActionStarted | Registered | VarsSet) -> None:
+        if isinstance(event, ActionStarted):
+            self.open_actions[event.id] = event
         for flight in self.flights.values():
             if flight.start.step != event.step or (not isinstance(event, VarsSet) and flight.start.host != event.host):
                 continue
             match event:
                 case ActionStarted():
                     flight.actions = [*flight.actions, event]
-                    flight.open_actions = {**flight.open_actions, event.id: event}
-                case ActionEnded():
-                    flight.open_actions = {id: one for id, one in flight.open_actions.items() if id != event.id}
                 case Registered():
                     flight.registered = True
                 case VarsSet():

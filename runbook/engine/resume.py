@@ -39,11 +39,17 @@ def resume(
     except BaseException:
         runtime.close()
         raise
-    flights = list(runtime.past.flights.values())
-    runtime.emit(Resumed(controller=controller, in_flight=[_name(flight) for flight in flights], redo=list(redo), skip=list(skip)))
-    for flight in flights:
-        _close(runtime, flight)
+    flying = [_name(flight) for flight in runtime.past.flights.values()]
+    runtime.emit(Resumed(controller=controller, in_flight=flying, redo=list(redo), skip=list(skip)))
+    _close(runtime)
     return Execution(runtime, leave).resume(undone)
+
+
+def cancel(runtime: Runtime, events: list[AnyEvent], leave: Leave) -> RunEnded:
+    """Clean a run up that is suspended or has lost its controller: its `always`, then what is owed."""
+    _take_up(runtime, events, (), ())
+    _close(runtime)
+    return Execution(runtime, leave).cancel()
 
 
 def _take_up(runtime: Runtime, events: Sequence[AnyEvent], redo: Sequence[str], skip: Sequence[str]) -> None:
@@ -93,24 +99,19 @@ def _name(flight: Flight) -> str:
     return key.step + (f" on {key.host}" if key.host else "") + (f" item {key.item + 1}" if key.item is not None else "")
 
 
-def _close(runtime: Runtime, flight: Flight) -> None:
-    """Every action and every step has one end: these are the ones that their controller could not write."""
-    if flight.closed:
-        return
-    for action in flight.open_actions.values():
+def _close(runtime: Runtime) -> None:
+    """Every step and every action has one end: these are the ones that their controller could not write."""
+    for action in runtime.past.open_actions.values():
         runtime.emit(ActionEnded(id=action.id, step=action.step, host=action.host, action=action.action, ok=False, error=DIED))
-    start = flight.start
-    runtime.emit(
-        StepEnded(
-            step=start.step,
-            type=start.type,
-            host=start.host,
-            attempt=start.attempt,
-            item=start.item,
-            part=start.part,
-            status="failed",
-            verdict="interrupted",
-            reason=DIED,
-            seconds=0.0,
-        )
-    )
+    for flight in runtime.past.flights.values():
+        start = flight.start
+        same = {
+            "step": start.step,
+            "type": start.type,
+            "host": start.host,
+            "attempt": start.attempt,
+            "item": start.item,
+            "part": start.part,
+        }
+        if not flight.closed:
+            runtime.emit(StepEnded(**same, status="failed", verdict="interrupted", reason=DIED, seconds=0.0))  # type: ignore[arg-type]

@@ -198,7 +198,8 @@ def _play(trial: Trial, planned: Plan, usual_s: float) -> Result:
     child = trial.start()
     if not trial.killed(child, usual_s * planned.share):
         code, answer, err = trial.ended(child)
-        return Result(planned, "had ended", 0, False, answer.get("verdict"), tuple(_faults(trial, answer, "passed", 1)))
+        faults = [*_faults(trial, answer, "passed", 1), *([] if answer else [f"exit {code}: {err[-600:]}"])]
+        return Result(planned, "had ended", 0, False, answer.get("verdict"), tuple(faults))
     where = trial.in_flight()
     if not any(line.endswith(b"\n") for line in trial.lines()):
         left = [*trial.processes(), *trial.left()]

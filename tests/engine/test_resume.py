@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from runbook.engine.execute import execute
-from runbook.engine.journal import Journal, load_events
+from runbook.engine.journal import Journal, JournalError, load_events
 from runbook.engine.redact import Mask
 from runbook.engine.resume import resume
 from runbook.engine.runtime import Options, Runtime
@@ -279,3 +279,34 @@ def test_a_torn_line_is_cut_and_the_journal_goes_on(tmp_path):
         file.write(msgspec.json.encode({"event": "step_ended"})[:9])
     repair_torn_line(tmp_path)
     assert goes_on(PLAIN, tmp_path)[0].verdict == "passed"
+
+
+FULL = """
+runbook: 1
+hosts: {h: a}
+steps:
+  - id: one
+    say: passed
+  - id: two
+    say: passed
+always: [{id: last, say: passed}]
+"""
+
+
+@pytest.mark.parametrize("at", [started("one"), ended("two"), started("last"), lambda event: isinstance(event, RunEnded)])
+def test_a_disk_that_is_full_at_any_event_costs_no_cleanup(tmp_path, at):
+    SAID.clear()
+    made = runtime(FULL, tmp_path)
+    append, room = made.journal.append, [True]
+
+    def full(event):
+        if at(event) and room.pop():
+            room.append(False)
+            raise JournalError("cannot write: No space left on device")
+        return append(event)
+
+    made.journal.append = full
+    last = execute(made, lambda left: None, {"pid": 1})
+    assert (last.verdict, last.exit_code, last.cleanup) == ("error", 70, "passed") and "No space left" in last.reason
+    assert ("last", "a") in SAID
+    assert isinstance(load_events(tmp_path)[-1], RunEnded), "there was room again at the end"
