@@ -50,7 +50,7 @@ def test_every_example_is_a_step_that_validates(name):
     indented = "\n".join(f"  {line}" for line in example.splitlines())
     text = f"runbook: 1\nhosts: {{box: local}}\nsteps:\n{indented}\n"
     _, found = load_playbook(text.encode(), "example", table=TABLE, profiles={"generic", "sglang"})
-    alone = {"unknown-step-id", "undefined-var", "undeclared-secret"}
+    alone = {"unknown-step-id", "undefined-var", "undeclared-secret", "unknown-playbook"}
     missing_launch = {one.summary for one in found if one.code == "missing-key" and "for which launch" in one.summary}
     assert [one for one in found if one.code not in alone and one.summary not in missing_launch] == []
     document = load(text, "example")[0]
