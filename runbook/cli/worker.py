@@ -32,11 +32,9 @@ LAST = 8192
 
 
 class NotBegun(click.ClickException):
-    """The worker ended before the first event: `exit_code` is its own."""
+    """The worker ended before the first event, and not because of the command line."""
 
-    def __init__(self, said: str, code: int) -> None:
-        super().__init__(said)
-        self.exit_code = code
+    exit_code = EXIT_BUG
 
 
 def start(folder: Path, work: Callable[[], int]) -> int:
@@ -74,7 +72,7 @@ def _part(log: int) -> None:
 
 
 def first_events(folder: Path, pid: int, clock: Clock) -> list[AnyEvent]:
-    """The first events of a worker's journal, as soon as there are any. Raises NotBegun."""
+    """The first events of a worker's journal, as soon as there are any. Raises click.UsageError and NotBegun, as the worker ended."""
     tail, never = Tail(folder), threading.Event()
     while True:
         gone, status = os.waitpid(pid, os.WNOHANG)
@@ -86,10 +84,11 @@ def first_events(folder: Path, pid: int, clock: Clock) -> list[AnyEvent]:
         clock.wait(never, EVERY_S)
 
 
-def _not_begun(folder: Path, code: int) -> NotBegun:
+def _not_begun(folder: Path, code: int) -> click.ClickException:
+    said = ""
     with contextlib.suppress(OSError):
         said = (folder / LOG).read_bytes()[-LAST:].decode("utf-8", "replace").strip()
-        if said:
-            return NotBegun(said.removeprefix("Error: "), EXIT_USAGE if code == EXIT_USAGE else EXIT_BUG)
+    if code == EXIT_USAGE:
+        return click.UsageError(said.rpartition("Error: ")[2])
     how = f"signal {-code}" if code < 0 else f"exit {code}"
-    return NotBegun(f"the run's worker ended before it began ({how}); {folder / LOG} is empty", EXIT_BUG)
+    return NotBegun(f"the run's worker ended before it began ({how})" + (f":\n{said}" if said else ""))

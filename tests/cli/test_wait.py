@@ -14,6 +14,7 @@ import pytest
 from runbook.cli import ask, store
 from runbook.cli.main import exit_code
 from tests.cli.recorded import events, record, recorded
+from tests.cli.running import ROOT, runbook
 from tests.support.processes import is_gone
 from tests.support.schemas import validator
 from tests.support.waiting import until
@@ -110,3 +111,27 @@ def test_a_run_that_lies_elsewhere_is_found_by_its_id(own_state, tmp_path, capsy
     store.remember(store.Place(RUN, folder))
     assert told(capsys, "wait", RUN)[1]["transcript"]["dir"] == str(folder)
     assert exit_code(["runs"]) == 0 and RUN in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_what_keeps_a_worker_from_beginning_is_told_by_its_caller(tmp_path):
+    (tmp_path / "book.yaml").write_text("runbook: 1\nhosts: {box: local}\nsteps:\n  - run: 'true'\n")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "events.jsonl").symlink_to(tmp_path / "nowhere" / "events.jsonl")
+    done = runbook("run", "book.yaml", "--detach", "--json", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 2 and "cannot write" in done.stderr and "name another folder with --out" in done.stderr
+    assert json.loads(done.stdout)["diagnostics"][0]["summary"].startswith("cannot write")
+    assert not (tmp_path / "state").exists() and "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_run_does_not_end_of_a_pipe_that_nobody_reads(tmp_path):
+    """Its progress has no reader any more: the steps and the cleanup go on."""
+    (tmp_path / "book.yaml").write_text("runbook: 1\nhosts: {box: local}\nsteps:\n  - run: sleep 0.2\nalways:\n  - run: touch cleaned\n")
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "runbook.cli.main", "run", "book.yaml", "--json"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=write, timeout=60, check=False)
+    os.close(write)
+    assert (tmp_path / "cleaned").exists() and json.loads(done.stdout)["verdict"] == "passed"
