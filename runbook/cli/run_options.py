@@ -28,7 +28,8 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     step: bool = False
     no_suspend: bool = False
     no_post: bool = False
-    wait_lease_s: float = 0.0
+    yes: bool = False
+    wait_lease: float = 0.0
     wait_for: float | None = None
     detach: bool = False
     as_json: bool = False
@@ -53,14 +54,8 @@ OPTIONS: tuple[Wrap, ...] = (
     click.option("--step", is_flag=True, help="Ask before each step: run, skip, or quit."),
     click.option("--no-suspend", is_flag=True, help="Clean up also when a wait ends slow or undecided."),
     click.option("--no-post", is_flag=True, help="Do not post to the tickets that the playbook names."),
-    click.option(
-        "--wait-lease",
-        "wait_lease_s",
-        default="0s",
-        metavar="DURATION",
-        callback=seconds,
-        help="Wait for a host that another run has leased.",
-    ),
+    click.option("--yes", is_flag=True, help="Confirm what others notice on hosts marked `production` or `shared`."),
+    click.option("--wait-lease", type=DURATION, default=0.0, help="Wait this long for a host that another run has [refused at once]."),
     click.option("--wait-for", type=DURATION, help="Leave the run alone and follow it for this long; exit 75 when it still goes on."),
     click.option("--detach", is_flag=True, help="Leave the run alone and print its id."),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout."),

@@ -119,8 +119,6 @@ class Host(Closely):
         self.facts = facts
         self.http = http
         self.gpu_indices = gpus
-        self.protect: list[dict[str, Any]] = []
-        """The user's rules of what must be left alone there, as the helper takes them."""
         self.cancel: CancelToken | None = None
         self._looks = Looks()
 
@@ -135,8 +133,6 @@ class Host(Closely):
         **args: Any,
     ) -> Reply:
         """A raw operation of the helper (docs/reference/helper.md)."""
-        if self.protect and op in GUARDED:
-            args["protect"] = self.protect
         return self.transport.call(op, args, blob, timeout_s=timeout_s, cancel=self.cancel, on_event=on_event)
 
     def _typed(self, kind: Any, op: str, /, *, timeout_s: float = 30.0, **args: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import threading
@@ -51,12 +52,6 @@ def connect(
     """
     inventory = load(cwd, env)
     place = inventory.place(target)
-    host = _connect_place(place, inventory, clock, cancel, note, env.get(CONFIG_VARIABLE, ""))
-    host.protect = [msgspec.to_builtins(rule) for rule in place.protect]
-    return host
-
-
-def _connect_place(place: Place, inventory: Inventory, clock: Clock, cancel: CancelToken | None, note: Note, config: str) -> Host:
     if place.kind == "local":
         return _connect_local(place, cancel)
     config = env.get(CONFIG_VARIABLE, "")
@@ -73,7 +68,7 @@ def _connect_local(place: Place, cancel: CancelToken | None) -> Host:
     given_up = threading.Event()
 
     def work() -> Host:
-        host = connect_local(place.name, via=place.via, python=place.python, gpus=place.gpus, timeout_s=HELLO_S)
+        host = connect_local(place.name, via=place.via, python=place.python, gpus=place.gpus, timeout_s=HELLO_S, protect=place.protect)
         if given_up.is_set():
             host.close()
         return host
@@ -102,7 +97,8 @@ def _connect_ssh(place: Place, settings: SshSettings, clock: Clock, cancel: Canc
         return NoPython(f"the helper did not start on {where}")
 
     try:
-        session = bounded(lambda: Session(channel, timeout_s=HELLO_S, clock=clock, what=where), give_up=give_up, cancel=cancel)
+        start = functools.partial(Session, channel, timeout_s=HELLO_S, clock=clock, what=where, protect=place.protect)
+        session = bounded(start, give_up=give_up, cancel=cancel)
     except NoPython as error:
         if channel.connection.lost_because:
             raise LinkLost(f"the connection to {where} was lost: {channel.connection.lost_because}", "check the network") from error

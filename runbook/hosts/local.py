@@ -12,6 +12,7 @@ from runbook.hosts.base import ConnectFailed, Host, NoPython
 from runbook.hosts.bundle import helper_argv
 from runbook.hosts.http import RelayHttp
 from runbook.hosts.session import PYTHON_HINT, Session
+from runbook.model.playbook import Protect
 
 STDERR_KEPT = 8192
 
@@ -88,6 +89,7 @@ def connect_local(
     env: Mapping[str, str] | None = None,
     gpus: list[int] | None = None,
     timeout_s: float = 30.0,
+    protect: Sequence[Protect] = (),
 ) -> Host:
     """Start a helper on this machine, behind `via` if given. Raises Unreachable."""
     if not os.path.isdir("/proc/self"):
@@ -96,6 +98,7 @@ def connect_local(
     try:
         channel = ProcessChannel(argv, env)
     except OSError as error:
-        raise NoPython(f"the helper did not start on {name}: `{argv[0]}`: {error.strerror}", PYTHON_HINT) from error
-    session = Session(channel, timeout_s=timeout_s, what=name)
+        hint = f"check `via:`: `{argv[0]}` is to be found on this machine" if via else PYTHON_HINT
+        raise NoPython(f"the helper did not start on {name}: `{argv[0]}`: {error.strerror}", hint) from error
+    session = Session(channel, timeout_s=timeout_s, what=name, protect=protect)
     return Host(name, session.facts.hostname, session, session.facts, RelayHttp(session), gpus)

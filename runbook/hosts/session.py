@@ -14,7 +14,7 @@ import itertools
 import queue
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Protocol
 
 import msgspec
@@ -22,6 +22,7 @@ import msgspec
 from runbook.hosts.base import CallTimeout, Cancelled, CancelToken, HostFacts, LinkLost, NoPython, RemoteError, Reply
 from runbook.hosts.bundle import payload
 from runbook.model.clock import Clock, SystemClock
+from runbook.model.playbook import Protect
 from runbook.onhost import frames
 
 NOISE_KEPT = 64 * 1024
@@ -119,10 +120,19 @@ class Exchange:
 class Session:
     """A `Transport`: a helper that has said hello."""
 
-    def __init__(self, channel: Channel, *, timeout_s: float = 30.0, clock: Clock | None = None, what: str = "the host") -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        *,
+        timeout_s: float = 30.0,
+        clock: Clock | None = None,
+        what: str = "the host",
+        protect: Sequence[Protect] = (),
+    ) -> None:
         """Start the helper on a channel whose command is `bundle.remote_command` or `helper_argv`.
 
-        Raises NoPython when no helper answers in `timeout_s`; the channel is closed then. `what` names the host in messages.
+        Raises NoPython when no helper answers in `timeout_s`; the channel is closed then. `what` names the host in messages; `protect`
+        is what the helper must leave alone.
         """
         self._channel = channel
         self._clock: Clock = clock or SystemClock()
@@ -141,7 +151,7 @@ class Session:
         self._reader = threading.Thread(target=self._read, name="helper reader", daemon=True)
         self._reader.start()
         try:
-            channel.send(payload("dispatch", {"nonce": self._nonce.decode()}))
+            channel.send(payload("dispatch", {"nonce": self._nonce.decode(), "protect": msgspec.to_builtins(protect)}))
         except (OSError, EOFError):
             pass  # the reader sees the end too, and `ending` knows why
         self.facts = self._hello(greeting, sent, timeout_s)

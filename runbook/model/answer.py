@@ -127,7 +127,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class InvalidAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Nothing ran: a usage error or an invalid playbook, exit code 2. `validate` prints it for valid ones too."""
+    """Nothing ran: invalid is a usage error or an invalid playbook, exit code 2; refused was not confirmed, 8.
 
-    verdict: Literal["invalid", "passed"]
+    `validate` prints it for valid ones too.
+    """
+
+    verdict: Literal["invalid", "passed", "refused"]
     diagnostics: list[Problem]

@@ -61,6 +61,9 @@ MODULE_OF = {op: module for module, ops in OPS.items() for op in ops}
 class Context:
     """What an operation may use: its way to answer early, whether it is still wanted, where our files lie, what is visible."""
 
+    protect: List[Dict[str, Any]] = []
+    """The user's rules of what must be left alone."""
+
     def __init__(self, send: Callable[[Dict[str, Any], bytes], None], id: int, state_dir: str, scope: procs.Scope) -> None:
         self._send = send
         self.id = id
@@ -158,6 +161,7 @@ class Helper:
         self.state_dir = files.state_dir()
         self.behind = Behind(self.state_dir)
         self.scope = procs.parse_scope(os.environ.get("RUNBOOK_SCOPE"))
+        self.protect: List[Dict[str, Any]] = []
 
     def send(self, header: Dict[str, Any], blob: bytes = b"") -> None:
         """Write one message; a controller that is gone is noticed by the reader, not here."""
@@ -190,6 +194,7 @@ class Helper:
                     context.feed(args, blob)
                 continue
             context = Context(self.send, header["id"], self.state_dir, self.scope)
+            context.protect = self.protect
             context.hold = tuple(args.pop("hold", ("", "")))
             self._running[context.id] = context
             self._pool.submit(self._task(context, str(op), args, blob))
@@ -287,7 +292,7 @@ def _abandoned(state_dir: str) -> List[Dict[str, str]]:
 
 
 def main(stream: Any, args: Dict[str, Any]) -> None:
-    """Serve until the controller is gone. `args`: {"nonce": text that marks where our output begins}."""
+    """Serve until the controller is gone. `args`: {"nonce": text that marks where our output begins, "protect": rules}."""
     received = time.time()
     if not os.path.isdir("/proc/self"):
         sys.exit("/proc is not mounted: processes cannot be seen here")
@@ -295,6 +300,7 @@ def main(stream: Any, args: Dict[str, Any]) -> None:
     out_fd = os.dup(1)
     os.dup2(2, 1)  # a stray print must not land between messages
     helper = Helper(stream, out_fd)
+    helper.protect = args.get("protect") or []
     _leave_on_signals(helper)
     try:
         files.write_all(out_fd, args["nonce"].encode("ascii"))

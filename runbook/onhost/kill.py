@@ -81,7 +81,7 @@ def kill(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any], b
     targets = [Target(int(pid), int(start)) for pid, start in args["targets"]]
     try:
         _refuse_our_own(targets, ctx.scope)
-        refuse_processes(targets, args.get("protect") or [])
+        refuse_processes(targets, ctx.protect)
         signals: List[Dict[str, Any]] = []
         began = time.monotonic()
         remaining = [target for target in targets if not target.is_gone()]

@@ -47,7 +47,7 @@ def _read_at(fd: int, offset: int, limit: int) -> bytes:
 def write(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any], bytes]:
     """Replace or create a file with `blob` as one act. Folders below our own state folder are made, others are not."""
     path = os.path.expanduser(args["path"])
-    protect.refuse_file(path, args.get("protect") or [])
+    protect.refuse_file(path, ctx.protect)
     folder = os.path.dirname(os.path.abspath(path))
     if _is_below(folder, ctx.state_dir) or os.path.realpath(folder) == os.path.realpath(ctx.state_dir):
         files.make_private(folder)

@@ -15,9 +15,9 @@ _GPU_DEVICE = re.compile(r"/dev/nvidia(\d+)$")
 
 
 def processes(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[List[Dict[str, Any]], bytes]:
-    """Every visible process. `run` is the caller's own run, whose processes are not protected from it; `protect`: the user's rules."""
+    """Every visible process. `run` is the caller's own run, whose processes are not protected from it."""
     everything = procs.process_table()
-    facts = Surroundings(ctx.state_dir, args.get("run") or "", everything, args.get("protect") or [])
+    facts = Surroundings(ctx.state_dir, args.get("run") or "", everything, ctx.protect)
     shown = procs.visible(everything, ctx.scope)
     rows = (row(stat, facts) for _, stat in sorted(shown.items()))
     return [found for found in rows if found is not None], b""

@@ -9,7 +9,7 @@ from .runfolder import RunFolder
 def patch(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any], bytes]:
     """Replace a file's bytes by `blob`. The keeper knows of the undo record before the file changes."""
     folder = RunFolder(ctx.state_dir, args["run"])
-    protect.refuse_file(args["path"], args.get("protect") or [])
+    protect.refuse_file(args["path"], ctx.protect)
     keeper_ops.ensure(folder)
 
     def announce() -> None:

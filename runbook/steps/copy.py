@@ -48,7 +48,10 @@ class Copy(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Compare, then write."""
         source = Path(self.from_).expanduser()
         try:
-            size = source.stat().st_size
+            found = source.stat()
+            if not stat.S_ISREG(found.st_mode):
+                return StepResult(verdict="failed", reason=f"{source} is no regular file: name the file itself")
+            size = found.st_size
             if size > self.max:
                 return StepResult(verdict="failed", reason=f"{source} has {format_size(size)}, more than `max: {self.max}`")
             data = source.read_bytes()

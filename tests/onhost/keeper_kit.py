@@ -27,7 +27,7 @@ class Site:
     """A host's state folder with one run."""
 
     def __init__(self, state_dir, run="r1"):
-        self.ctx = SimpleNamespace(state_dir=str(state_dir), scope=None)
+        self.ctx = SimpleNamespace(state_dir=str(state_dir), scope=None, protect=[])
         self.run = run
         self.folder = RunFolder(str(state_dir), run)
 

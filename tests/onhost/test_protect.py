@@ -6,6 +6,8 @@ import os
 import pytest
 
 from runbook.hosts.base import RemoteError
+from runbook.hosts.local import connect_local
+from runbook.model.playbook import Protect
 from runbook.steps.kill import Kill, Match
 from tests.support.context import LocalContext
 from tests.support.processes import is_gone, python
@@ -22,8 +24,17 @@ SERVES = (
 
 
 @pytest.fixture
-def ctx(local_host, tmp_path):
-    return LocalContext(local_host, tmp_path, box_s=30)
+def under(tmp_path):
+    """A context on a host with these rules."""
+    hosts = []
+
+    def make(*rules):
+        hosts.append(connect_local(protect=[Protect(**rule) for rule in rules]))
+        return LocalContext(hosts[-1], tmp_path, box_s=30)
+
+    yield make
+    for host in hosts:
+        host.close()
 
 
 @pytest.mark.parametrize(
@@ -34,8 +45,8 @@ def ctx(local_host, tmp_path):
         ({"title": "^python"}, "protect: title ^python"),
     ],
 )
-def test_a_process_under_a_rule_is_spared_and_one_that_is_named_is_refused(ctx, rule, told):
-    ctx.host.protect = [rule]
+def test_a_process_under_a_rule_is_spared_and_one_that_is_named_is_refused(under, rule, told):
+    ctx = under(rule)
     with python(READY, "needle-pr0t") as child:
         spared = ctx.do(Kill(match=Match(cmdline="needle-pr0t")))
         assert (spared.verdict, spared.fields["targets"]) == ("passed", []) and [row["why"] for row in spared.fields["protected"]] == [told]
@@ -47,17 +58,17 @@ def test_a_process_under_a_rule_is_spared_and_one_that_is_named_is_refused(ctx, 
 
 
 @pytest.mark.parametrize("how", ["port", "pid_file"])
-def test_a_service_is_protected_with_its_workers(ctx, how, tmp_path):
+def test_a_service_is_protected_with_its_workers(under, how, tmp_path):
     with python(SERVES, str(tmp_path / "port")) as child:
         if how == "pid_file":
             (tmp_path / "pid").write_text(f"{child.pid}\n")
-        ctx.host.protect = [{how: int((tmp_path / "port").read_text()) if how == "port" else str(tmp_path / "pid")}]
+        ctx = under({how: int((tmp_path / "port").read_text()) if how == "port" else str(tmp_path / "pid")})
         found = [row for row in ctx.host.processes() if child.pid in (row.pid, row.ppid)]
         assert len(found) == 2 and all(row.protected and row.protected.startswith(f"protect: {how}") for row in found)
 
 
-def test_all_keys_of_a_rule_must_hold(ctx, tmp_path):
-    ctx.host.protect = [{"cmdline": "needle-pr0t", "user": "nobody-of-this-name"}, {"pid_file": str(tmp_path / "none"), "title": "python"}]
+def test_all_keys_of_a_rule_must_hold(under, tmp_path):
+    ctx = under({"cmdline": "needle-pr0t", "user": "nobody-of-this-name"}, {"pid_file": str(tmp_path / "none"), "title": "python"})
     with python(READY, "needle-pr0t") as child:
         assert ctx.do(Kill(pid=child.pid)).verdict == "passed" and is_gone(child.pid)
 
@@ -68,7 +79,7 @@ def test_a_file_under_a_rule_is_not_written_by_any_name(ctx, tmp_path):
     part.write_text("a = 1\n")
     os.symlink(part, tmp_path / "link.py")
     for rule in (f"{tmp_path}/lib", f"{tmp_path}/lib/*", f"{tmp_path}/*/part.py"):
-        ctx.host.protect = [{"file": rule, "why": "the team's install"}]
+        ctx = under({"file": rule, "why": "the team's install"})
         for path in (part, tmp_path / "link.py", tmp_path / "lib" / ".." / "lib" / "part.py"):
             with pytest.raises(RemoteError, match="the team's install") as refused:
                 ctx.host.write(str(path), b"b")
