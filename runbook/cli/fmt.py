@@ -22,18 +22,16 @@ def command(files: tuple[str, ...], check: bool) -> int:
     from runbook.cli.sources import read_bounded, source_texts
     from runbook.cli.yaml_files import yaml_files
     from runbook.lang.yaml_format import format_yaml
-    from runbook.lang.yaml_order import Order
-    from runbook.playbook.keys import BLOCK, COMMON, TOP
+    from runbook.playbook.order import ORDER
     from runbook.render.diagnostics import as_text
 
-    order = Order(TOP, COMMON, BLOCK, frozenset({"steps", *BLOCK}))
     changed, wrong = [], []
     for file in yaml_files(files):
         try:
             source = sys.stdin.buffer.read() if file == "-" else read_bounded(file)
         except OSError as error:
             raise click.UsageError(f"cannot read {file}: {error.strerror}") from None
-        text, problems = format_yaml(source, file, order)
+        text, problems = format_yaml(source, file, ORDER)
         wrong += problems
         if text is None:
             continue

@@ -44,6 +44,7 @@ COMMANDS: dict[str, Entry] = {
     "restore": Entry("restore", "Undo patches: of a run, or all that are open on a host."),
     "post": Entry("post", "Post a run's transcript to a ticket; a second post changes the first."),
     "redact": Entry("redact", "Mask what looks like a secret in a file or a run, and report it."),
+    "new": Entry("new", "Begin a playbook: from a template, or from a shell script."),
     "fmt": Entry("fmt", "Bring playbooks into one form; comments are kept."),
     "steps": Entry("steps", "List the step types, or describe one."),
     "tensors": Entry("tensors", "Compare the tensors of two captures or checkpoints."),

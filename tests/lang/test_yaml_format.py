@@ -11,10 +11,8 @@ from hypothesis import given
 
 from runbook.lang.yaml_format import format_yaml
 from runbook.lang.yaml_loader import load
-from runbook.lang.yaml_order import Order
-from runbook.playbook.keys import BLOCK, COMMON, TOP
-
-ORDER = Order(TOP, COMMON, BLOCK, frozenset({"steps", *BLOCK}))
+from runbook.playbook.keys import TOP
+from runbook.playbook.order import ORDER
 
 
 def formed(text: str) -> str:

@@ -1,0 +1,1 @@
+"""Shell scripts to playbooks, with what such scripts commonly get wrong."""

@@ -1,0 +1,70 @@
+"""What shell scripts of this kind get wrong: one sentence each, why it matters, and what the playbook has instead."""
+
+from __future__ import annotations
+
+from runbook.model.diagnostic import Diagnostic, Severity, Span
+
+TRAPS: dict[str, tuple[str, str]] = {
+    "empty-body": (
+        "`grep {0}` looks for text in the answer of `{1}`, and {2} answers 200 with an empty body: it can never match",
+        "the playbook asks for the status alone",
+    ),
+    "endless-loop": (
+        "this loop has no end of its own: when the server has died or the check is wrong it waits for ever",
+        "the playbook's wait has a time box, and ends early with a verdict",
+    ),
+    "wide-kill": (
+        "`{0}` ends every process of that name: notebooks, other people's runs and your own tools too, and it misses renamed ranks",
+        "the playbook ends what {1}, by pid and start time",
+    ),
+    "text-kill": (
+        "this ends whatever has the text in its command line: editors and greps too",
+        "the playbook's `kill` counts interpreters and servers only",
+    ),
+    "hard-kill": (
+        "SIGKILL first: the server cannot release shared memory, ports or GPU memory, nor say what it was doing",
+        "the playbook's ladder is TERM, then KILL",
+    ),
+    "lost-output": (
+        "`nohup` without a redirection appends to `nohup.out` of whatever folder it is started in, or writes to the terminal",
+        "a launch of the playbook has a log of its own",
+    ),
+    "old-log": (
+        "`{0}` may hold lines of an earlier start or request: a match proves nothing about this one, and an absence nothing at all",
+        "the playbook searches the log from {1} on, in the server that runs now",
+    ),
+    "fixed-sleep": (
+        "`sleep {0}` guesses how long something takes",
+        "the playbook waits {1}",
+    ),
+    "status-ignored": (
+        "`curl` without `-f` exits 0 on a 503 too: the loop ends before the server is ready",
+        "the playbook asks for status 200",
+    ),
+    "swallowed-failure": (
+        "`|| true` hides every failure, of the connection too",
+        "{0}",
+    ),
+    "bracket-class": (
+        "`{0}` is a set of characters to grep: it matches nearly every line",
+        "the playbook looks for the text itself",
+    ),
+    "lasting-edit": (
+        "this edit of a source file stays when the script ends, or when it is interrupted",
+        "`runbook steps patch` undoes it by itself, counts what it replaces, and reports who imported it",
+    ),
+    "tee-pipe": (
+        "behind a pipe the server's exit status is lost, and a reader that stops blocks the server",
+        "a launch of the playbook writes to its log itself",
+    ),
+    "endless-tail": (
+        "`tail -f` never ends",
+        "it is left out: `runbook show` and the run's evidence have the log",
+    ),
+}
+
+
+def trap(code: str, span: Span, *values: str) -> Diagnostic:
+    """A warning about a place in the script."""
+    summary, hint = (text.format(*values) for text in TRAPS[code])
+    return Diagnostic(code=code, summary=summary, hint=hint, span=span, severity=Severity.WARNING)

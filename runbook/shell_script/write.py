@@ -1,0 +1,36 @@
+"""Translated steps as the text of a playbook."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runbook.lang.yaml_write import dump
+from runbook.shell_script.state import Made
+from runbook.shell_script.translate import Translated
+
+HEAD = """\
+# From a shell script. Read it before you run it: `runbook plan` shows what each step would do, `runbook run --check` looks and
+# changes nothing.
+"""
+ON_THE_LAB = "# CHANGE: an ssh alias or user@host; `lab` is the GPU host that comes with runbook"
+
+
+def write(found: Translated, name: str, modeline: str) -> str:
+    """The playbook. `modeline` is its first line."""
+    host = f"  gpu: {found.host}" if found.host else f"  gpu: lab    {ON_THE_LAB}"
+    lines = [modeline, "#", *HEAD.splitlines(), "runbook: 1", f"name: {dump(name)}", "hosts:", host]
+    if found.vars:
+        lines += ["vars:", *(f"  {line}" for line in dump(found.vars).splitlines())]
+    steps = found.steps or [Made({"run": "true"}, "The script does nothing that a playbook would.")]
+    lines += ["steps:", *_steps(steps)]
+    if found.always:
+        lines += ["", "always:    # also after a failure", *_steps(found.always)]
+    return "\n".join(lines) + "\n"
+
+
+def _steps(steps: Sequence[Made]) -> list[str]:
+    lines: list[str] = []
+    for made in steps:
+        lines += [f"  # {line}".rstrip() for line in made.comment.splitlines()]
+        lines += [f"  {line}".rstrip() if not line.strip() else f"  {line}" for line in dump([made.step], 2).splitlines()]
+    return lines
