@@ -103,10 +103,6 @@ __all__ = [
 """The host's whole vocabulary: steps and engine need no other module of this package."""
 
 
-GUARDED = frozenset({"processes", "kill", "patch", "write"})
-"""Operations that are told what must be left alone."""
-
-
 class Host(Closely):
     """One target, connected. Every method is one round trip and raises HostError; `cancel` applies to all calls."""
 

@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
-
 from runbook.hosts.base import CancelToken, Host, LinkLost, NoPython, ResolveFailed
 from runbook.hosts.bounded import bounded
 from runbook.hosts.hops import MOST_HANDSHAKES, Shared, acquired

@@ -199,9 +199,9 @@ def keeper_retire(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
             _asked(folder, alive, {"op": "retire"})
             if not _gone_within(alive, END_S):
                 left.append("pid %d: the run's keeper did not end" % alive["pid"])
+        lease.give_back(folder)
         if not left:
             folder.remove()
-        lease.give_back(folder)
     if not left:
         remove_if_empty(folder.state_dir)
     return {"left": left}, b""

@@ -129,6 +129,8 @@ def give_back_ours() -> None:
 
 
 def _give_back(folder: RunFolder) -> None:
+    if not os.path.exists(path_of(folder)):
+        return  # retired already: taking the locks would make its folders again
     with locked(undo_lock(folder.state_dir), LAST_S), locked(folder.lock, LAST_S):
         record = read_json(path_of(folder))
         if record is None or record["helper"]["pid"] != os.getpid() or read_json(folder.keeper) is not None:

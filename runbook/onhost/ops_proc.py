@@ -29,12 +29,13 @@ OPS = {"processes": processes, "kill": kill, "listeners": listeners}
 class Surroundings:
     """What a row needs beyond its own process."""
 
-    def __init__(self, state_dir: str, run: str, table: Dict[int, procs.Stat]) -> None:
+    def __init__(self, state_dir: str, run: str, table: Dict[int, procs.Stat], rules: List[Dict[str, Any]]) -> None:
         self.run = run
         self.uptime = procs.uptime_s()
         self.ours = set(procs.ancestors(os.getpid(), table))
         self.keepers = live_keepers(state_dir)
         self.has_gpus = bool(glob.glob("/dev/nvidia[0-9]*"))
+        self.rules = Rules(rules, table)
         self._users: Dict[int, str] = {}
 
     def user(self, uid: int) -> str:

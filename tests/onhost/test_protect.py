@@ -73,7 +73,7 @@ def test_all_keys_of_a_rule_must_hold(under, tmp_path):
         assert ctx.do(Kill(pid=child.pid)).verdict == "passed" and is_gone(child.pid)
 
 
-def test_a_file_under_a_rule_is_not_written_by_any_name(ctx, tmp_path):
+def test_a_file_under_a_rule_is_not_written_by_any_name(under, tmp_path):
     (tmp_path / "lib").mkdir()
     part = tmp_path / "lib" / "part.py"
     part.write_text("a = 1\n")
