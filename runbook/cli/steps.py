@@ -9,14 +9,17 @@ import click
 @click.argument("type", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 def command(type: str | None, as_json: bool) -> int:
-    """List the step types; with TYPE its keys, its results and an example."""
+    """List the step types, those of installed packages too; with TYPE its keys, its results and an example."""
+    from runbook.cli.step_types import usable
     from runbook.playbook.near import suggestion
     from runbook.playbook.reference import describe
     from runbook.steps import TABLE
 
     if type is not None and type not in TABLE:
         raise click.BadParameter(f"no step type is called `{type}`; {suggestion(type, TABLE)}", param_hint="TYPE")
-    pages = [describe(TABLE[name]) for name in ([type] if type else TABLE)]
+    pages = [describe(step) for step in usable([type] if type else None).values()]
+    if not pages:
+        return 2
     if as_json:
         click.echo(_json(pages, single=type is not None))
         return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from runbook.model.step_type import BrokenStepType
 from runbook.playbook.drafts import StepDraft, Table, fields_of
 from runbook.playbook.names import INCLUDE
 from runbook.playbook.near import suggestion
@@ -25,10 +26,19 @@ class Defaults:
             if name not in table:
                 hint = suggestion(str(name), table)
                 problems.add("unknown-step", f"unknown step type `{name}`", ("defaults", name), hint, at_key=True)
-            elif name == INCLUDE or getattr(table[name], "FREE", False):
-                problems.add("no-default", f"`{name}` has no keys of its own", ("defaults", name), "leave it out", at_key=True)
-            elif isinstance(keys, dict):
-                self.values[name] = self._known(name, keys)
+            else:
+                self._add(name, keys)
+
+    def _add(self, name: str, keys: Any) -> None:
+        try:
+            free = name == INCLUDE or getattr(self.table[name], "FREE", False)
+        except BrokenStepType as broken:
+            self.problems.add("broken-step-type", broken.summary, ("defaults", name), broken.hint, at_key=True)
+            return
+        if free:
+            self.problems.add("no-default", f"`{name}` has no keys of its own", ("defaults", name), "leave it out", at_key=True)
+        elif isinstance(keys, dict):
+            self.values[name] = self._known(name, keys)
 
     def _known(self, name: str, keys: dict[str, Any]) -> dict[str, Any]:
         allowed = (*fields_of(self.table[name]), TIMEOUT)

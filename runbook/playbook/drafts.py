@@ -9,6 +9,7 @@ from typing import Any, Protocol, Union
 
 import msgspec
 
+from runbook.model.step_type import BrokenStepType
 from runbook.playbook.keys import BLOCK, COMMON
 from runbook.playbook.near import nearest, suggestion
 from runbook.playbook.problems import Path, Problems
@@ -120,6 +121,9 @@ class Reader:
             self.broken.add(str(item.get("id")))
             self._without_type(item, unknown, path)
             return None
+        if types and not self._is_whole(types[0], (*path, types[0])):
+            self.broken.add(str(item.get("id")))
+            return None
         for extra in kinds[1:]:
             summary = f"a step has one type, but this one has `{kinds[0]}` and `{extra}`"
             self.problems.add("two-steps", summary, (*path, extra), f"start a new item: `- {extra}:`", at_key=True)
@@ -132,6 +136,14 @@ class Reader:
                         "misplaced-key", f"`{key}` belongs to a `block`", (*path, key), "put the steps under `block:`", at_key=True
                     )
         return self._block(item, path) if kinds[0] == "block" else self._step(item, types[0], path)
+
+    def _is_whole(self, name: str, path: Path) -> bool:
+        """Whether a known type can be had: one of an installed package may be broken."""
+        try:
+            return self.table[name] is not None
+        except BrokenStepType as broken:
+            self.problems.add("broken-step-type", broken.summary, path, broken.hint, at_key=True)
+            return False
 
     def _without_type(self, item: dict[Any, Any], unknown: list[Any], path: Path) -> None:
         # The misspelt step type: the key that resembles one, else the first that is no common key either.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ WHERE = {
 }
 
 
-class Table(Mapping[str, "type[Step]"]):
-    """Step types by their key in a playbook."""
+class BuiltIn(Mapping[str, "type[Step]"]):
+    """The step types that come with runbook, by their key in a playbook."""
 
     def __getitem__(self, name: str) -> type[Step]:
         module, _, attribute = WHERE[name].partition(".")
@@ -54,4 +55,31 @@ class Table(Mapping[str, "type[Step]"]):
         return name in WHERE
 
 
+class Table(BuiltIn):
+    """Those of installed packages too, looked for when a name is not built in. One that cannot be had raises BrokenStepType."""
+
+    def __getitem__(self, name: str) -> type[Step]:
+        return super().__getitem__(name) if name in WHERE else _plugins().load(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*WHERE, *(name for name in _plugins().found() if name not in WHERE)])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __contains__(self, name: object) -> bool:
+        return name in WHERE or name in _plugins().found()
+
+
+def refused() -> list[str]:
+    """The packages whose step types have the name of a built-in one: that stays what it is."""
+    clashes = [one for name, found in _plugins().found().items() if name in WHERE for one in found]
+    return [f"the step type `{one.name}` of the package {one.package} is not used: `{one.name}` is built in" for one in clashes]
+
+
+def _plugins() -> ModuleType:
+    return import_module("runbook.steps.plugins")
+
+
+BUILT_IN = BuiltIn()
 TABLE = Table()

@@ -23,6 +23,10 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     NEEDS_HOST: ClassVar[bool] = True
     FREE: ClassVar[bool] = False
 
+    @classmethod
+    def disturbs(cls, body: dict[str, Any]) -> str:
+        return ""
+
     def problems(self) -> list[tuple[str, str, str]]:
         return []
 
