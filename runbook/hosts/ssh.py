@@ -32,7 +32,7 @@ from runbook.hosts.watchdog import Watchdog
 from runbook.model.clock import Clock
 
 CONNECT_S = 15.0  # budget of a connect where ssh_config has no ConnectTimeout: tcp, banner, key exchange, auth and channel together
-ALIVE_S, ALIVE_COUNT = 10, 3  # keepalives where ssh_config has none
+ALIVE_S = 4  # between keepalives where ssh_config has none; with OpenSSH's count of three a dead link is noticed after 12 s
 _SEND_PIECE = 1 << 18
 _KEEP_STDERR = 16 * 1024
 

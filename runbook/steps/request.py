@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, NamedTuple, Union
 from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Meta
 
-from runbook.hosts.base import CancelToken, HttpAnswer, Mark
+from runbook.hosts.base import CancelToken, HttpAnswer, Mark, Unreachable
 from runbook.lang.expressions import Unknown
 from runbook.model.fields import LaunchRef, Regex
 from runbook.model.profile import Profile
@@ -24,6 +24,7 @@ from runbook.steps.patience import OnSuspect, StallAfter, bad_duration, seconds_
 from runbook.steps.watching import ServerGoal, Watched, answer_check, bare_sample, base_url, begin_mark
 
 METHODS = ("get", "post", "put", "delete")
+REPEATED = frozenset({"GET"})
 SUCCESS = tuple(range(200, 300))
 ANSWER_SOON_S = 0.4
 """A look waits this long for the answer before it samples the server."""
@@ -46,7 +47,8 @@ class Request(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     Without `expect` any status from 200 to 299 is the expected one. Another answer is failed. A server that dies meanwhile is
     crashed; when the time box ends first, slow while it makes progress, else undecided. It is sent once and never repeated by
-    itself: a repeated request is an experiment of its own (`retry:` asks for it).
+    itself: a repeated request is an experiment of its own (`retry:` asks for it). Only a GET is sent again when the link to the
+    host was lost under it; any other is unreachable then.
     """
 
     TYPE: ClassVar[str] = "request"
@@ -165,6 +167,7 @@ class Answering(ServerGoal):
         self._began = ctx.clock.now()
         self._box_s = ctx.remaining_s()
         self._answers: list[HttpAnswer] = []
+        self._lost = ""
         share = [step.times // step.parallel + (lane < step.times % step.parallel) for lane in range(step.parallel)]
         self._lanes = [Exchange(ctx.cancel, self._lane(count)) for count in share if count]
 
@@ -172,13 +175,26 @@ class Answering(ServerGoal):
         def send(cancel: CancelToken) -> None:
             one = self._request
             for _ in range(count):
-                left = max(1.0, self._box_s - (self._ctx.clock.now() - self._began)) + 5.0  # the box ends first, and is judged
-                answer = self._ctx.host.http.request(
-                    one.method, one.url, headers=one.headers, content=one.content, timeout_s=left, stream=one.stream, cancel=cancel
-                )
-                self._answers.append(answer)
+                self._answers.append(self._exchange(one, cancel))
 
         return send
+
+    def _exchange(self, one: Plain, cancel: CancelToken) -> HttpAnswer:
+        """One answer. What was not sent yet, and what only reads, is sent again over the next link."""
+        while True:
+            sent = False
+            try:
+                host = self._ctx.host
+                sent = host.transport.lost is None
+                left = max(1.0, self._box_s - (self._ctx.clock.now() - self._began)) + 5.0  # the box ends first, and is judged
+                return host.http.request(
+                    one.method, one.url, headers=one.headers, content=one.content, timeout_s=left, stream=one.stream, cancel=cancel
+                )
+            except Unreachable as lost:
+                if sent and one.method not in REPEATED:
+                    self._lost = lost.summary
+                    raise
+                self._ctx.reach(lost)
 
     def look(self) -> Sample:
         """Whether all have answered; while they have not, the server is sampled too. No health check: it would be a request as well."""
@@ -186,12 +202,25 @@ class Answering(ServerGoal):
         if not done:
             self.every_s = EVERY_S - ANSWER_SOON_S
             return self.watched.look() if self.watched else bare_sample(self._ctx)
-        for lane in self._lanes:
-            lane.result()
+        try:
+            for lane in self._lanes:
+                lane.result()
+        except Unreachable:
+            if not self._lost:
+                raise
+            return Sample(t=self._ctx.clock.now(), host="", host_t=0.0, boot_id="")
         check = Seen(self.decisive())
         if self.watched is None or check.value.outcome == "answer":
             return bare_sample(self._ctx, check=check)
         return msgspec.structs.replace(self.watched.look(), check=check)
+
+    def judge(self, samples: Sequence[Sample], now: float, *, final: bool) -> Diagnosis | None:
+        """What the samples prove; a request whose answer can never come any more ends the wait."""
+        if not self._lost:
+            return super().judge(samples, now, final=final)
+        reason = f"the link was lost after it was sent ({self._lost}): whether it was handled is not known, and it is not sent again"
+        again = "if it may be sent twice, give the step `retry: {for: 5m, every: 10s}`"
+        return Diagnosis(verdict="unreachable", rule="request_lost", reason=reason, next=(again,))
 
     def answers(self) -> list[HttpAnswer]:
         """What came so far, in the order of arrival."""
