@@ -63,7 +63,7 @@ def _section(rule: Callable[..., Any]) -> str:
     """Heading, verdict, when it fires and its live twins; the first line of a description begins with the verdict."""
     paragraphs = [" ".join(text.split()) for text in inspect.cleandoc(rule.__doc__ or "").split("\n\n")]
     body = "\n\n".join(_capital(text) for text in paragraphs)
-    return f"### {rule.__name__}\n\n{body}\n\nSource: {_source(rule)}, tests: {_tests(rule)}."
+    return f"## {rule.__name__}\n\n{body}\n\nSource: {_source(rule)}, tests: {_tests(rule)}."
 
 
 def _capital(text: str) -> str:

@@ -16,7 +16,7 @@ def test_the_page_of_rules_is_what_their_descriptions_say() -> None:
 
 
 def test_every_rule_has_a_section_in_the_order_in_which_they_are_tried() -> None:
-    assert re.findall(r"(?m)^### (\w+)$", PAGE.read_text(encoding="utf-8")) == [rule.__name__ for rule in RULES]
+    assert re.findall(r"(?m)^## (\w+)$", PAGE.read_text(encoding="utf-8")) == [rule.__name__ for rule in RULES]
 
 
 def test_every_link_of_the_page_leads_to_a_file() -> None:
