@@ -12,7 +12,7 @@ from typing import Any
 import click
 import msgspec
 
-from runbook.cli import store
+from runbook.cli import secrets, store
 from runbook.cli.params import DURATION
 from runbook.engine.journal import EVENTS, JournalError
 from runbook.engine.lock import Held
@@ -57,7 +57,7 @@ def command(run: str, for_s: float, as_json: bool) -> int:
         events = store.read_run(folder)
     repair_torn_line(folder)
     clock = SystemClock()
-    secrets, unset = secrets_of(folder, header)
+    known, unset = secrets_of(folder, header)
     for name in unset:
         click.echo(f"the secret {name} is not set now, so it cannot be masked: the server's log is not fetched", err=True)
     options = Options(
@@ -70,7 +70,7 @@ def command(run: str, for_s: float, as_json: bool) -> int:
         unmasked=unset,
     )
     playbook = rebuild(header)
-    runtime = perform.runtime(playbook, options, secrets, clock, first=len(events), cwd=header.controller.get("cwd"))
+    runtime = perform.runtime(playbook, options, known, clock, first=len(events), cwd=header.controller.get("cwd"))
     try:
         with store.hold(folder, perform.controller(), events=len(events)), live.follower(clock, quiet=False) as follower:
             runtime.journal.follow(follower.follow)
@@ -83,11 +83,14 @@ def command(run: str, for_s: float, as_json: bool) -> int:
 
 
 def secrets_of(folder: Path, header: RunStarted) -> tuple[dict[str, str], list[str]]:
-    """The run's secrets that the environment gives now, and the names of those that were masked then and cannot be now."""
+    """The run's secrets that their sources give now, and the names of those that were masked then and cannot be now."""
     journal = (folder / EVENTS).read_text("utf-8", "replace")
     masked = set(re.findall(r"\*\*\*(\w+)\*\*\*", journal)) & {*header.secrets, *filter(looks_secret, header.overrides)}
     known = {name: os.environ[name] for name in {*header.secrets, *masked} if os.environ.get(name)}
     return known, sorted(masked - set(known))
+    if any(name not in known for name in header.secrets):
+        where = Path(header.controller.get("cwd") or "") / header.playbook
+        known.update(secrets.read(rebuild(header).secrets, os.environ, where.parent)[0])
 
 
 def rebuild(header: RunStarted) -> Playbook:

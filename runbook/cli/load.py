@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from runbook.cli import sources
+from runbook.cli import secrets, sources
 from runbook.engine.redact import SHORTEST, looks_secret, too_short
 from runbook.engine.runtime import walk
 from runbook.lang.expressions import Parsed, find_expressions, parse
@@ -35,15 +36,15 @@ def load(name: str, roles: Sequence[str] = (), overrides: Sequence[str] = (), en
     playbook, problems, _ = sources.load_with(name, values, sources.read_roles(roles))
     found += problems
     given: dict[str, Any] = {}
-    secrets: dict[str, str] = {}
+    known: dict[str, str] = {}
     if playbook is not None:
         host_vars = [name for targets in playbook.hosts.values() for target in targets for name in target.vars]
         declared = {**dict.fromkeys([*host_vars, *playbook.inputs]), **playbook.vars}
         given = apply_overrides(declared, values, playbook.inputs)[0]
         found += missing_inputs(playbook, {*given, *host_vars})
-        secrets, secret_problems = read_secrets(playbook, given, environ)
+        known, secret_problems = read_secrets(playbook, given, environ)
         found += secret_problems
-    return Loaded(playbook, given, secrets, found)
+    return Loaded(playbook, given, known, found)
 
 
 def missing_inputs(playbook: Playbook, given: Collection[str]) -> list[Diagnostic]:
@@ -62,28 +63,9 @@ def missing_inputs(playbook: Playbook, given: Collection[str]) -> list[Diagnosti
 
 def read_secrets(playbook: Playbook, overrides: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[dict[str, str], list[Diagnostic]]:
     """Values of the declared secrets that are set, and of overrides with a secret's name; and what is wrong with them."""
-    values = {secret.name: environ[secret.name] for secret in playbook.secrets if environ.get(secret.name)}
     place = playbook.spans.get("secrets")
-    found = [
-        Diagnostic(
-            code="missing-secret",
-            span=place,
-            summary=f"the secret `{secret.name}` is required and not set",
-            hint=f"run with {secret.name}=… in the environment",
-        )
-        for secret in playbook.secrets
-        if secret.required and secret.name not in values
-    ]
-    for name, span in secret_uses(playbook):
-        if name not in values:
-            found.append(
-                Diagnostic(
-                    code="missing-secret",
-                    span=span,
-                    summary=f"`secrets.{name}` is used here and not set",
-                    hint=f"run with {name}=… in the environment",
-                )
-            )
+    values, wrong = secrets.read(playbook.secrets, environ, Path(playbook.file).parent, place)
+    found = [*wrong.values(), *_missing(playbook, {*values, *wrong})]
     named = {name: value for name, value in overrides.items() if looks_secret(name) and isinstance(value, str) and value}
     for name in too_short({**values, **named}):
         found.append(
@@ -95,6 +77,21 @@ def read_secrets(playbook: Playbook, overrides: Mapping[str, Any], environ: Mapp
             )
         )
     return {**named, **values}, found
+
+
+def _missing(playbook: Playbook, known: Collection[str]) -> Iterator[Diagnostic]:
+    """Secrets without a value: those that are required, and each use of another."""
+    needed = [
+        (secret.name, playbook.spans.get("secrets"), f"the secret `{secret.name}` is required")
+        for secret in playbook.secrets
+        if secret.required
+    ]
+    needed += [(name, span, f"`secrets.{name}` is used here") for name, span in secret_uses(playbook)]
+    for name, span, why in needed:
+        if name not in known:
+            yield Diagnostic(
+                code="missing-secret", span=span, summary=f"{why} and not set", hint=secrets.how_to_set(name, playbook.secrets)
+            )
 
 
 def secret_uses(playbook: Playbook) -> list[tuple[str, Span | None]]:

@@ -142,9 +142,26 @@ def read_secrets(problems: Problems, raw: Any) -> tuple[Secret, ...]:
             problems.add("bad-name", f"`{name}` is not the name of an environment variable", path, "use letters, digits and `_`")
         elif name in found:
             problems.add("duplicate-id", f"the secret `{name}` is declared twice", path, "keep one")
-        required = item.get("required") is True if isinstance(item, dict) else False
-        found.setdefault(name, Secret(name=name, required=required))
+        found.setdefault(name, _secret(problems, name, item, ("secrets", index)) if isinstance(item, dict) else Secret(name=name))
     return tuple(found.values())
+
+
+def _secret(problems: Problems, name: str, item: dict[Any, Any], path: Path) -> Secret:
+    """One with its source; what has the wrong shape is told elsewhere."""
+    file, command = item.get("file", ""), item.get("command", [])
+    if file and command:
+        problems.add("bad-secret", f"the secret `{name}` has both `file` and `command`", path, "keep one of them")
+    if "command" in item and not command:
+        problems.add("empty", f"`command` of the secret `{name}` is empty", (*path, "command"), "write a program and its arguments")
+    for key, text in (("file", file), *(("command", word) for word in (command if isinstance(command, list) else ()))):
+        if isinstance(text, str) and find_expressions(text):
+            problems.add("bad-secret", f"`{key}` of the secret `{name}` cannot hold an expression", (*path, key), "secrets are read first")
+    return Secret(
+        name=name,
+        required=item.get("required") is True,
+        file=file if isinstance(file, str) else "",
+        command=[word for word in command if isinstance(word, str)] if isinstance(command, list) else [],
+    )
 
 
 def read_posts(problems: Problems, raw: Any) -> tuple[str, ...]:
