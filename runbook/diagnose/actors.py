@@ -43,10 +43,11 @@ def actors(view: View) -> tuple[str, ...]:
 def waits_spinning(run: Run, place: Place) -> bool:
     """Burns a core at one and the same place whose name says that it waits, and takes no memory: it looks at a flag.
 
-    Collectives wait so by design; any other function may bear such a name and compute, so more looks have to agree.
+    Collectives wait so by design; any other function may bear such a name and compute, so more looks have to agree, to the line, and no
+    other thread of it may be the one that works.
     """
     quiet = run.faults is None or run.faults < IDLE_FAULTS_PER_S
-    enough = place.looks >= (2 if place.kind == "collective" else SPIN_LOOKS)
+    enough = place.looks >= 2 if place.kind == "collective" else place.tight >= SPIN_LOOKS and run.demand_beside < WORKS
     return run.demand >= SPINS and place.blocked and place.source != "wchan" and quiet and enough
 
 

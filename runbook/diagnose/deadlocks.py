@@ -20,9 +20,9 @@ KNOT_S = 12.0
 
 
 def deadlock(view: View) -> Diagnosis | None:
-    """hung/deadlock: when by its threads' system calls every main thread that matters can only be woken by threads which can never go on; or
-    when the stall budget is spent, every such thread executed nothing, no byte moved, nobody works, and threads stand at each other's locks
-    with nobody left to free them, or in a collective which all that are outside of it can never reach.
+    """hung/deadlock: when by its threads' system calls every main thread that matters can only be woken by threads which can never go on;
+    or when the stall budget is spent, every such thread executed nothing, no byte moved, nobody works, and threads stand at each other's
+    locks with nobody left to free them, or in a collective which all that are outside of it can never reach.
 
     its live twins: a main thread that waits while another reads or computes; an idle server; a sleep that ends by itself; a main thread
     that joins a thread which sleeps, receives or waits for a child; an event, signal or semaphore that comes from outside.

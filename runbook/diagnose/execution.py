@@ -30,8 +30,9 @@ class Run(NamedTuple):
     """One live process, compared with how it was `seconds` ago, at least 10 s.
 
     `frozen`: its main thread executed nothing since then; `frozen_s`: and for how long in all. `demand`: its busiest thread's, cores;
-    `demand_long`: the same over up to 40 s. `wakes`: main's switches per second. `wchan`: main's newest wait channel, `steady` when it
-    was the same at every reading. `others`: wait channels of other threads that executed nothing. `faults`: page faults per second.
+    `demand_beside`: the busiest of those beside the main one; `demand_long`: the busiest over up to 40 s. `wakes`: main's switches per
+    second. `wchan`: main's newest wait channel, `steady` when it was the same at every reading. `others`: wait channels of other threads
+    that executed nothing. `faults`: page faults per second.
     """
 
     process: ProcessSample
@@ -39,6 +40,7 @@ class Run(NamedTuple):
     frozen: bool
     frozen_s: float
     demand: float
+    demand_beside: float
     demand_long: float
     wakes: float
     wchan: str
@@ -120,6 +122,7 @@ def _run(looks: Sequence[tuple[float, ProcessSample]]) -> Run:
         frozen=frozen_s >= APART_S,
         frozen_s=frozen_s,
         demand=_busiest(first, last, seconds),
+        demand_beside=_busiest(first, last, seconds, beside=main.tid),
         demand_long=_busiest(*_long(looks)),
         wakes=(main.switches - old.switches) / seconds if old is not None else 0.0,
         wchan=known[-1] if known else "",
@@ -147,9 +150,9 @@ def _long(looks: Sequence[tuple[float, ProcessSample]]) -> tuple[ProcessSample, 
     return first, last, ended - began
 
 
-def _busiest(first: ProcessSample, last: ProcessSample, seconds: float) -> float:
+def _busiest(first: ProcessSample, last: ProcessSample, seconds: float, beside: int = 0) -> float:
     before = {thread.tid: thread for thread in first.threads}
-    return max(_demand(before.get(thread.tid), thread, seconds) for thread in last.threads)
+    return max((_demand(before.get(one.tid), one, seconds) for one in last.threads if one.tid != beside), default=0.0)
 
 
 def _channel(process: ProcessSample, tid: int) -> str:

@@ -16,14 +16,16 @@ from runbook.model.sample import Seen, StackSample
 
 LINE = re.compile(r":\d+\)$")
 ADDRESS = re.compile(r"0x[0-9a-fA-F]+|\+\d+$")
+LOOP_LINES = 3
+"""A loop that looks at a flag has hardly more lines. One that computes has, as a rule, or calls what has."""
 WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _WCHAN = tuple((kind, re.compile(pattern)) for kind, pattern in WCHAN)
 _FRAMES = tuple((kind, re.compile(pattern)) for kind, pattern in FRAMES)
 
 
 class Place(NamedTuple):
-    """`kind` of the wait lexicon, empty when unknown; `same` when two looks agree, `looks`: how many
-    of the newest do, `varied` when any two differ. Frames normalised."""
+    """`kind` of the wait lexicon, empty when unknown; `same` when two looks agree, `looks`: how many of the newest do, `tight`: how many do
+    to the line, but for the few lines of a loop that only waits; `varied` when any two differ. Frames normalised."""
 
     kind: str
     text: str
@@ -32,6 +34,7 @@ class Place(NamedTuple):
     looks: int
     varied: bool
     frames: tuple[str, ...]
+    tight: int = 0
 
     @property
     def blocked(self) -> bool:
@@ -80,7 +83,20 @@ def _place(run: Run, stacks: Sequence[StackSample]) -> Place:
     kind = words if words and (vague or words == "idle") else kernel
     if kind == "waits" and kernel:
         kind = kernel
-    return Place(kind, stacks[-1].frames[0], stacks[-1].source, agree >= 2, agree, len(set(looks)) >= 2, looks[-1])
+    tight = _tight([stack.frames for stack in stacks])
+    return Place(kind, stacks[-1].frames[0], stacks[-1].source, agree >= 2, agree, len(set(looks)) >= 2, looks[-1], tight)
+
+
+def _tight(looks: Sequence[Sequence[str]]) -> int:
+    """How many of the newest looks find the same callers at the same lines, and the innermost frame within a few lines of one function."""
+    lines: list[int] = []
+    for frames in reversed(looks):
+        found = LINE.search(frames[0])
+        same = frames[1:] == looks[-1][1:] and normalised(frames[:1]) == normalised(looks[-1][:1])
+        if found is None or not same or max([*lines, int(found[0][1:-1])]) - min([*lines, int(found[0][1:-1])]) > LOOP_LINES:
+            break
+        lines.append(int(found[0][1:-1]))
+    return len(lines)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -22,7 +22,7 @@ from runbook.model.units import format_duration
 
 SUSPECT_SHARE = 0.5
 """A tree that does not stand still, but shows nothing either, is suspected after this share of its budget."""
-AGAIN_S = 45.0
+AGAIN_S = 20.0
 """Stacks and counters that decided nothing are taken anew after this time: a spin needs four looks that agree."""
 FULL_S = 10.0
 KINDS = {

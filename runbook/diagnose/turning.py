@@ -19,10 +19,11 @@ REPEATS = 5
 
 
 def spin(view: View) -> Diagnosis | None:
-    """hung/spin: when the stall budget is spent, a main thread demands a whole core at one place that waits by its name, the same at two
-    looks of its stack, takes no memory, and no counter moves; all others stand still.
+    """hung/spin: when the stall budget is spent, a main thread demands a whole core at one place that waits by its name, the same to the
+    line at four looks of its stack, takes no memory, and no counter moves; all others stand still.
 
-    its live twins: a long computation in one native call, a compiler inside the process, a consumer whose producer computes.
+    its live twins: a long computation in one native call, a compiler inside the process, a consumer whose producer computes, be that
+    another process or another thread.
     """
     stand = view.once(standstill)
     confidence = proven(view) if stand.spinning and not all_in_collective(view) else None
@@ -48,10 +49,11 @@ def all_in_collective(view: View) -> bool:
 
 
 def livelock(view: View) -> Diagnosis | None:
-    """hung/livelock: when the stall budget is spent, the log goes on without news, a counter that should
-    move stands, as a bar or tokens, the sources of progress were read and show nothing, and nobody works.
+    """hung/livelock: when the stall budget is spent, the log goes on without news, in changing words, a counter that should move stands, as
+    a bar, or tokens do whatever the log says, the sources of progress were read and show nothing, and nobody works.
 
-    its live twins: a loader that prints heartbeats while a child or a thread works, a log whose counter goes towards its total.
+    its live twins: a loader that prints heartbeats while a child or a thread works, a log whose counter goes towards its total, one that
+    polls for what others do and says each time how far those are.
     """
     clock = view.once(stall)
     if not clock.over() or view.once(actors) or excused(view):
@@ -61,6 +63,8 @@ def livelock(view: View) -> Diagnosis | None:
     repeats = [repeat for repeat in view.log.repeats if repeat.t > clock.since]
     stand = view.once(standstill)
     if not counter or len(repeats) < REPEATS or any(run.frozen or run.demand >= WORKS for run in runs):
+        return None
+    if not view.once(tokens_stand) and len({repeat.template for repeat in repeats}) < REPEATS:
         return None
     if not stand.has("data") or any(one.kind == "stranger" for one in stand.unseen):
         return None

@@ -16,7 +16,7 @@ from runbook.steps.exchange import Exchange
 
 APART_S = 10.5
 """Between the two looks that are compared: by either clock at least the ten seconds that the rules ask for."""
-AGAIN_S, MOST_AGAIN_S = 45.0, 3600.0
+AGAIN_S, MOST_AGAIN_S = 20.0, 3600.0
 """A suspicion that lasts is looked into again after this time, and then after twice as long each time."""
 MOST_PROCESSES = 64
 TWICE = frozenset({"stacks", "collectives"})

@@ -100,7 +100,7 @@ def perform(
 
 def box_s(scenario: Scenario) -> float:
     """How long a scenario is looked at."""
-    return BOX_S[scenario.truth if scenario.is_alive else scenario.pace]
+    return BOX_S["live" if scenario.is_untold else scenario.truth if scenario.is_alive else scenario.pace]
 
 
 def come_late(process: Staged, scenario: Scenario, seed: int) -> None:

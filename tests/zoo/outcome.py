@@ -46,7 +46,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         if self.rule == "goes_on":
             return "open"
         if self.verdict == "undecided":
-            return "right" if SCENARIOS[self.scenario].silent else "undecided"
+            return "right" if SCENARIOS[self.scenario].is_untold else "undecided"
         if self.verdict == "hung":
             return "false_hung" if SCENARIOS[self.scenario].is_alive else "other"
         return "missed" if self.truth == "hung" and self.verdict in ("slow", "passed") else "other"

@@ -31,6 +31,8 @@ class Scenario:
     serves: bool = False
     silent: bool = False
     """It lives without a sign of it, as an idle worker does: nothing better than `undecided` can be said."""
+    twin: str = ""
+    """Of a hang: a live scenario that nobody can tell from it from outside, so that `undecided` is right for both."""
     body: str | None = None
     """Regex that the health check wants in the body."""
 
@@ -38,6 +40,11 @@ class Scenario:
     def right(self) -> str:
         """The verdict that is true."""
         return {"live": "slow", "serving": "passed"}.get(self.truth, self.truth)
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether nothing better than `undecided` can be said."""
+        return self.silent or bool(self.twin)
 
     @property
     def is_alive(self) -> bool:

@@ -52,7 +52,7 @@ def native_spin_gil(stage: Stage) -> None:
     telling(lambda: call(0), stage.rng)()
 
 
-@hung("spin", pace="spin")
+@hung("spin", pace="spin", twin="regexes_that_end")
 def regex_spin(stage: Stage) -> None:
     """A regex that backtracks for thousands of years."""
     stage.pause(0.5, 2)

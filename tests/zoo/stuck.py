@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import fcntl
 import multiprocessing
 import os
@@ -19,6 +20,10 @@ from runbook.lab.faults import Stage, chatter
 from tests.zoo.scenario import hung
 
 WAITING = ("deadlock", "blocked_peer")
+VFORK = """
+#include <unistd.h>
+int spawn(int fd) { char c; if (vfork() == 0) { while (read(fd, &c, 1) < 0); _exit(0); } return 0; }
+"""
 
 
 @hung(*WAITING)
@@ -78,7 +83,7 @@ def lost_wakeup(stage: Stage) -> None:
             condition.wait()
 
 
-@hung("deadlock", "blocked_peer", "livelock")
+@hung("deadlock", "blocked_peer", "livelock", twin="future_that_comes")
 def asyncio_future(stage: Stage) -> None:
     """A future that nobody sets, beside a task whose tick counter rises in the log."""
 
@@ -170,15 +175,16 @@ def flock_of_hung_holder(stage: Stage) -> None:
 
 @hung("io_blocked", "blocked_peer", "deadlock")
 def vfork_parent(stage: Stage) -> None:
-    """D state without any disk: a parent in vfork whose child cannot start, as it opens a FIFO that nobody writes."""
-    fifo = stage.folder / "ctl"
-    os.mkfifo(fifo)
+    """D state without any disk: a parent in vfork whose child reads, before it starts anything, a pipe that only the two hold."""
+    source, library = stage.folder / "spawn.c", stage.folder / "libspawn.so"
+    source.write_text(VFORK)
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    inlet, outlet = os.pipe()
     stage.pause(0.5, 2)
     stage.say("starting tokenizer worker")
     stage.stuck()
-    os.posix_spawn(
-        sys.executable, [sys.executable, "-S", "-c", ""], os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 0, str(fifo), os.O_RDONLY, 0)]
-    )
+    ctypes.CDLL(str(library)).spawn(inlet)
+    os.close(outlet)
 
 
 @hung("blocked_peer", "deadlock", "io_blocked")

@@ -71,7 +71,7 @@ def silent_peer(stage: Stage) -> None:
     stage.say(f"got {got} bytes")
 
 
-@hung("livelock", "unsatisfiable", "blocked_peer", "rank_missing")
+@hung("livelock", "unsatisfiable", "blocked_peer", "rank_missing", twin="connects_until_it_is_up")
 def connect_retry(stage: Stage) -> None:
     """It connects for ever to a port where nobody listens, with a line about each attempt."""
     with socket.socket() as free:
@@ -94,7 +94,7 @@ def livelock(stage: Stage) -> None:
     faults.livelock(stage)
 
 
-@hung("deadlock", "blocked_peer", "livelock")
+@hung("deadlock", "blocked_peer", "livelock", twin="bar_that_goes_on")
 def stuck_bar(stage: Stage) -> None:
     """A bar stands at some percent since its main thread waits for ever; the metrics thread logs on."""
     total = stage.rng.choice((40, 163, 512))
