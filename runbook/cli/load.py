@@ -52,7 +52,7 @@ def missing_inputs(playbook: Playbook, given: Collection[str]) -> list[Diagnosti
     return [
         Diagnostic(
             code="missing-input",
-            span=playbook.spans.get("inputs"),
+            span=playbook.spans.get(f"inputs.{name}"),
             summary=f"the input `{name}` is required" + (f": {one.help}" if one.help else ""),
             hint="it names a step of a playbook that includes this one" if one.type == "step" else f"run with `-e {name}=…`",
         )

@@ -32,6 +32,7 @@ COMMANDS: dict[str, Entry] = {
     "run": Entry("run", "Run a playbook and answer with a verdict and its evidence."),
     "validate": Entry("validate", "Check playbooks without touching any host."),
     "plan": Entry("plan", "Show what a playbook would do on each host; do nothing."),
+    "vars": Entry("vars", "Say where each variable of a playbook has its value from."),
     "diagnose": Entry("diagnose", "Say whether a server serves, loads or hangs, and why; no playbook needed."),
     "runs": Entry("runs", "List the runs on this machine."),
     "show": Entry("show", "Show what a run did and why it ended so."),

@@ -110,7 +110,10 @@ def _whole(
         collect=data.get("collect") != "off",
         files=unit.library.files,
         includes=unit.library.includes,
-        spans={key: document.span((key,)) for key in data if isinstance(key, str)},
+        spans={
+            **{key: document.span((key,)) for key in data if isinstance(key, str)},
+            **{f"inputs.{name}": document.key_span(("inputs", name)) for name in unit.inputs},
+        },
     )
 
 

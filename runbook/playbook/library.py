@@ -13,7 +13,7 @@ Read = Callable[[str], bytes]
 Find = Callable[[str, str], "str | None"]
 """find(name, file): the path of the playbook that `file` calls `name`; None when there is none."""
 SUFFIXES = ("", ".yaml", ".yml")
-MOST_INCLUDES = 500
+MOST_INCLUDES = 200
 DEEPEST = 20
 
 

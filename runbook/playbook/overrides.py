@@ -69,7 +69,8 @@ def apply_overrides(
             found.append(Diagnostic(code="undefined-var", summary=f"`-e {name}` overrides no variable of this playbook", hint=hint))
             continue
         example = _EXAMPLES.get(inputs[name].type, declared[name]) if name in inputs else declared[name]
-        given: Any = as_declared(value, example) if isinstance(value, Typed) else value
+        what = "input" if name in inputs else "default"
+        given: Any = as_declared(value, example, what) if isinstance(value, Typed) else value
         if not isinstance(given, _Misfit) and name in inputs:
             fault = misfit(name, inputs[name], given)
             given = _Misfit(fault.summary, fault.hint or "") if fault else given
@@ -86,25 +87,25 @@ class _Misfit:
         self.hint = hint
 
 
-def as_declared(text: str, default: Any) -> Any:
-    """Text from the command line in the type of a default; a misfit says why it cannot be."""
+def as_declared(text: str, default: Any, what: str = "default") -> Any:
+    """Text from the command line in the type of a default; a misfit says why it cannot be. `what` says whose type that is."""
     plain = str(text)
     if isinstance(default, bool):
-        return {"true": True, "false": False}.get(plain, _Misfit("the default is true or false", "write `true` or `false`"))
+        return {"true": True, "false": False}.get(plain, _Misfit(f"the {what} is true or false", "write `true` or `false`"))
     if isinstance(default, (int, float)):
-        return _number(plain, type(default))
+        return _number(plain, type(default), what)
     if isinstance(default, (list, dict)) or default is None:
-        return _yaml(plain, default)
+        return _yaml(plain, default, what)
     return plain
 
 
-def _number(text: str, kind: type) -> Any:
+def _number(text: str, kind: type, what: str) -> Any:
     if not re.fullmatch(r"[-+]?\d+" if kind is int else r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", text):
-        return _Misfit(f"the default is a {'whole number' if kind is int else 'number'}", "write digits, as in `3`")
+        return _Misfit(f"the {what} is a {'whole number' if kind is int else 'number'}", "write digits, as in `3`")
     return kind(text)
 
 
-def _yaml(text: str, default: Any) -> Any:
+def _yaml(text: str, default: Any, what: str) -> Any:
     document, found = load(text.encode(), "-e")
     if document is None or found:
         return _Misfit(
@@ -112,9 +113,9 @@ def _yaml(text: str, default: Any) -> Any:
             "write YAML, as in " + ("`{a: 1}`" if isinstance(default, dict) else "`[a, b]`"),
         )
     if isinstance(default, list) and not isinstance(document.data, list):
-        return _Misfit("the default is a list", "write `[a, b]`")
+        return _Misfit(f"the {what} is a list", "write `[a, b]`")
     if isinstance(default, dict) and not isinstance(document.data, dict):
-        return _Misfit("the default is a mapping", "write `{a: 1}`")
+        return _Misfit(f"the {what} is a mapping", "write `{a: 1}`")
     return document.data
 
 

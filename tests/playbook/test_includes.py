@@ -147,6 +147,7 @@ def test_recursion_is_refused_and_names_the_way():
     assert [(one.code, one.summary) for one in problems] == [("include-loop", "these playbooks include each other: a → b → a")]
 
 
+@pytest.mark.slow
 def test_many_includes_end():
     files = {f"f{n}": f"{HEAD}steps:\n" + f"  - include: f{n + 1}\n" * 4 for n in range(8)}
     codes = {one.code for one in read(f"{HEAD}steps:\n  - include: f0\n", **files, f8=f"{HEAD}steps: [{{run: 'true'}}]\n")[1]}
