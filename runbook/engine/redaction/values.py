@@ -14,7 +14,7 @@ HASH = re.compile(r"(?:sha(?:1|256|384|512)[:-])?(?:0x)?[0-9a-fA-F]{7,}|[0-9a-fA
 NUMBER = re.compile(r"[-+]?[\d.,_:eEx]+[KMGTkmgt]?(?:i?B)?")
 PATH = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?[/\\].*")
 STANDS_FOR_ONE = re.compile(
-    r"\$.*|%\w+%|<.*|\{.*|\[.*|[\w-]{0,12}(?:\*{3,}|\.{3}|…|x{4,}|X{4,})[\w-]{0,12}|[*•xX.…-]+"
+    r"\$.*|%\w+%|<.*|\{.*|\[.*|\([a-z]+\)?|[\w-]{0,12}(?:\*{3,}|\.{3}|…|x{4,}|X{4,})[\w-]{0,12}|[*•xX.…-]+"
     r"|(?i:none|null|nil|true|false|yes|no|empty|unset|not[ _-]?(?:set|needed|used|required|found)|required|missing"
     r"|default|redacted|masked|hidden|dummy|example|changeme|your.*|my[-_]?(?:key|token|secret|password)|env:.*|file:.*|cmd:.*|secret:.*|str|bytes|string|optional|invalid|incorrect)"
 )
