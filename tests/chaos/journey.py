@@ -104,7 +104,8 @@ class Journey:
         """What is left there: processes, and files of the run. Given a moment: a helper ends a little after its controller."""
         deadline = time.monotonic() + 8
         while True:
-            files = [str(path.relative_to(self.host.state)) for path in self.host.state.rglob("*") if path.is_file()]
+            state = self.host.seen_inside(self.host.state)
+            files = [str(path.relative_to(state)) for path in state.rglob("*") if path.is_file() and path.name != "filling"]
             found = [*(f"process {title[:60]}" for title in self.host.titles()), *files]
             if not found or time.monotonic() > deadline:
                 return found

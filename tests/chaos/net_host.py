@@ -224,6 +224,10 @@ while :; do {SSHD} -D -f {self.folder}/sshd_config -E {self.folder}/sshd.log & e
         subprocess.run(["nsenter", f"--pid=/proc/{self._inner()}/ns/pid", "kill", "-9", str(listener)], check=False, capture_output=True)
         self.kill_sessions()
 
+    def seen_inside(self, path: Path) -> Path:
+        """The path as the host's own mounts have it, from here."""
+        return Path(f"/proc/{self._inner()}/root{path}")
+
     def _inner(self) -> int:
         assert self._init is not None
         return children(self._init.pid)[0] if children(self._init.pid) else self._init.pid
