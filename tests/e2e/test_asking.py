@@ -1,0 +1,84 @@
+"""The real command at a real terminal: --step and pause ask, Ctrl-C ends a question, without a terminal nothing asks."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cli import runbook
+
+pytestmark = pytest.mark.e2e
+
+BOOK = """\
+runbook: 1
+hosts: {box: local}
+steps:
+  - {id: one, run: echo 1}
+  - {id: two, run: echo 2}
+  - {id: ask, pause: {prompt: Go on?, default: 'no'}}
+  - {id: three, run: 'echo said ${{ steps.ask.answer }}'}
+always:
+  - {id: last, run: echo tidy}
+"""
+PROMPT = "[q]uit: "
+
+
+def at_terminal(folder: Path, *argv: str, typed: list[tuple[str, str]]) -> tuple[str, int]:
+    """Run a command line on a terminal of its own; each time a prompt appears, type. What the terminal showed, and the exit code."""
+    pid, master = pty.fork()
+    if pid == 0:
+        os.chdir(folder)
+        os.environ["XDG_STATE_HOME"] = str(folder / "state")
+        os.execv(sys.executable, [sys.executable, "-m", "runbook.cli.main", *argv])
+    shown, begin, deadline = "", 0, time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if not select.select([master], [], [], 1)[0]:
+            continue
+        try:
+            data = os.read(master, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not data:
+            break
+        shown += data.decode("utf-8", "replace")
+        if typed and typed[0][0] in shown[begin:]:
+            begin = len(shown)
+            os.write(master, typed.pop(0)[1].encode())
+    os.close(master)
+    assert not typed, f"never asked: {typed}\n{shown}"
+    return shown, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "book.yaml").write_text(BOOK)
+    return tmp_path
+
+
+def test_step_asks_before_each_step_and_pause_takes_the_answer(folder):
+    typed = [(PROMPT, "r\n"), (PROMPT, "s\n"), (PROMPT, "c\n"), ("Go on? [no] ", "yes\n")]
+    shown, code = at_terminal(folder, "run", "book.yaml", "--step", typed=typed)
+    assert code == 0, shown
+    assert "skipped at the prompt" in shown and "said yes" in shown and "ok one" in shown and "ok two" not in shown
+
+
+@pytest.mark.parametrize("keys", ["q\n", "\x03"])
+def test_quit_and_ctrl_c_end_the_run_and_clean_up(folder, keys):
+    shown, code = at_terminal(folder, "run", "book.yaml", "--step", typed=[(PROMPT, "r\n"), (PROMPT, keys)])
+    assert code == 130 and "ok last" in shown and "ok two" not in shown, shown
+
+
+def test_without_a_terminal_nothing_asks(folder):
+    state = folder / "state"
+    done = runbook("run", "book.yaml", "--json", state=state, cwd=folder)
+    assert done.json["verdict"] == "passed" and "said no" in done.err
+    refused = runbook("run", "book.yaml", "--step", "--json", state=state, cwd=folder)
+    assert refused.code == 2 and "this is no terminal" in refused.out
+    (folder / "book.yaml").write_text(BOOK.replace(", default: 'no'", ""))
+    assert runbook("run", "book.yaml", "--json", state=state, cwd=folder).json["verdict"] == "refused"
