@@ -59,7 +59,7 @@ def tell(seen: Seen, folder: Path, as_json: bool) -> int:
 
 def let_go(folder: Path, as_json: bool) -> int:
     """After Ctrl-C: say that only the following has ended."""
-    story = story_of(_events(folder))
+    story = story_of(events_of(folder))
     if story.closing is None:
         click.echo("no longer followed; the run itself is left alone", err=True)
         tell_standing(story, folder, as_json, lost=False)
@@ -78,7 +78,7 @@ def tell_answer(folder: Path, as_json: bool) -> int:
     try:
         answer: dict[str, Any] = json.loads((folder / store.ANSWER).read_bytes())
     except (OSError, ValueError):  # its controller died after the last event, or it is of a version without this file
-        answer = summary(_events(folder), str(folder), store.transcripts(folder))
+        answer = summary(events_of(folder), str(folder), store.transcripts(folder))
     click.echo(json.dumps(answer, ensure_ascii=False) if as_json else f"transcript: {folder / 'transcript.html'}")
     return int(answer["exit_code"])
 
@@ -98,17 +98,19 @@ def tell_standing(story: Story, folder: Path, as_json: bool, *, lost: bool) -> i
     return EXIT_LOST if lost else EXIT_STILL_RUNNING
 
 
-def tell_begun(story: Story, place: store.Place, as_json: bool) -> int:
+def tell_begun(story: Story, folder: Path, as_json: bool) -> int:
     """Print the id of a run that was left alone, and how to come back to it."""
     if as_json:
-        tell_standing(story, place.folder, as_json, lost=False)
+        tell_standing(story, folder, as_json, lost=False)
     else:
-        click.echo(place.run)
-        click.echo(f"next: runbook wait {place.run} --for {AGAIN}", err=True)
+        run = story.header.run if story.header else folder.name
+        click.echo(run)
+        click.echo(f"next: runbook wait {run} --for {AGAIN}", err=True)
     return EXIT_CODES["passed"]
 
 
-def _events(folder: Path) -> list[Any]:
+def events_of(folder: Path) -> list[Any]:
+    """What a run's journal says so far. One that cannot be read is a usage error."""
     try:
         return list(load_recording(folder))
     except JournalError as problem:

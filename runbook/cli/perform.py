@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from runbook.cli import report, store
+from runbook.cli import live, report, store
 from runbook.cli.profiles import profiles
 from runbook.engine import history
 from runbook.engine.journal import Journal, JournalError, load_events
@@ -39,6 +39,7 @@ def runtime(
         journal = Journal(Path(options.dir), clock, Mask(secrets), first=first)
     except JournalError as problem:
         raise click.UsageError(f"{problem}: name another folder with --out, or set XDG_STATE_HOME") from problem
+    journal.follow(live.let_go_of_terminal)
     (journal.folder / store.ANSWER).unlink(missing_ok=True)
     known = profiles(str(Path(cwd or "") / playbook.file))
     return Runtime(

@@ -42,22 +42,11 @@ def command(**chosen: Any) -> int:
     clock = SystemClock()
     place = store.fresh_place(clock.now(), choice.out)
     if choice.detach or choice.wait_for is not None:
-        return leave_alone(choice, loaded, place, clock)
+        from runbook.cli import worker
+
+        work = functools.partial(perform_run, choice, loaded, place, clock, quiet=True)
+        return worker.apart(place.folder, work, clock, wait_for=choice.wait_for, as_json=choice.as_json)
     return perform_run(choice, loaded, place, clock)
-
-
-def leave_alone(choice: Choice, loaded: load.Loaded, place: store.Place, clock: Clock) -> int:
-    """Run what is loaded in a worker; follow it for as long as was asked for."""
-    from runbook.cli import attend, worker
-    from runbook.render.story import tell
-
-    began = clock.monotonic()
-    pid = worker.start(place.folder, lambda: perform_run(choice, loaded, place, clock, quiet=True))
-    events = worker.first_events(place.folder, pid, clock)
-    if choice.wait_for is None:
-        return attend.tell_begun(tell(events), place, choice.as_json)
-    rest = max(0.0, choice.wait_for - (clock.monotonic() - began))
-    return attend.attend(place.folder, clock, as_json=choice.as_json, for_s=rest, from_start=True)
 
 
 def perform_run(choice: Choice, loaded: load.Loaded, place: store.Place, clock: Clock, *, quiet: bool = False) -> int:
@@ -88,7 +77,6 @@ def perform_run(choice: Choice, loaded: load.Loaded, place: store.Place, clock: 
     asks = runtime.ask is not None and (choice.step or any(node.type == "pause" for node in runtime.nodes.values()))
     store.remember(place)
     with store.hold(folder, perform.controller()), live.follower(clock, quiet=quiet, plain=asks) as follower:
-        runtime.journal.follow(live.let_go_of_terminal)
         runtime.journal.follow(follower.follow)
         ended = execute(runtime, functools.partial(perform.leave, asked, choice.as_json), perform.controller())
     code = perform.finish(folder, choice.as_json, () if choice.check or choice.no_post else loaded.playbook.post, ended)

@@ -1,7 +1,7 @@
 """A run in a process of its own, in a session of its own: neither a closed terminal nor a killed shell ends it.
 
     caller ── fork ──▶ worker: a new session, no terminal, no file of the caller's; then the run
-       └──▶ reads the worker's journal, as everybody can
+       └──▶ follows the worker's journal, as everybody can
 
 Forked before any thread or connection exists, when the playbook is checked: it and the secrets are in the worker's memory already, so
 nothing is handed over. What the worker has to say apart from its journal goes to `worker.log` in the run's folder.
@@ -9,21 +9,22 @@ nothing is handed over. What the worker has to say apart from its journal goes t
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
+from runbook.cli import attend
 from runbook.cli.main import EXIT_BUG, EXIT_USAGE, guarded, leave
 from runbook.engine.following import Tail
 from runbook.engine.journal import JournalError
 from runbook.model.clock import Clock
-from runbook.model.event import AnyEvent
+from runbook.render.story import tell
 
 LOG = "worker.log"
 EVERY_S = 0.02
@@ -31,14 +32,38 @@ LAST = 8192
 """Bytes of worker.log that are told when the run did not begin."""
 
 
-class NotBegun(click.ClickException):
-    """The worker ended before the first event, and not because of the command line."""
+class NotBegun(NamedTuple):
+    """A worker that ended without an event: what it said, and its exit code (negative: of a signal)."""
 
-    exit_code = EXIT_BUG
+    said: str
+    code: int
 
 
-def start(folder: Path, work: Callable[[], int]) -> int:
-    """Do `work` in a worker, which ends with its answer; answers the worker's pid. A folder that cannot be written is a usage error."""
+def apart(folder: Path, work: Callable[[], int], clock: Clock, *, wait_for: float | None, as_json: bool, from_start: bool = True) -> int:
+    """Do `work`, which runs the run of this folder, in a worker. Follow it for `wait_for`; None: print the run's id once it has begun.
+
+    Answers the exit code: the run's own, 75, or what kept the worker from beginning.
+    """
+    began = clock.monotonic()
+    tail = Tail(folder)
+    _has_more(tail)  # a run that is gone on with has a journal already
+    failed = _first_event(_start(folder, work), tail, clock)
+    if failed is not None:
+        return _refuse(failed)
+    if wait_for is None:
+        return attend.tell_begun(tell(attend.events_of(folder)), folder, as_json)
+    rest = max(0.0, wait_for - (clock.monotonic() - began))
+    return attend.attend(folder, clock, as_json=as_json, for_s=rest, from_start=from_start)
+
+
+class _Started(NamedTuple):
+    pid: int
+    log: Path
+    said_before: int
+
+
+def _start(folder: Path, work: Callable[[], int]) -> _Started:
+    """Fork. A folder that cannot be written is a usage error."""
     assert threading.active_count() == 1, "a fork copies one thread, and the locks that others hold"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -47,12 +72,13 @@ def start(folder: Path, work: Callable[[], int]) -> int:
         raise click.UsageError(
             f"cannot write {folder / LOG}: {problem.strerror}: name another folder with --out, or set XDG_STATE_HOME"
         ) from problem
+    said_before = os.fstat(log).st_size
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if pid:
         os.close(log)
-        return pid
+        return _Started(pid, folder / LOG, said_before)
     code = EXIT_BUG
     try:
         _part(log)
@@ -71,24 +97,32 @@ def _part(log: int) -> None:
     signal.signal(signal.SIGHUP, lambda *_: None)  # not SIG_IGN: programs that we start would inherit that
 
 
-def first_events(folder: Path, pid: int, clock: Clock) -> list[AnyEvent]:
-    """The first events of a worker's journal, as soon as there are any. Raises click.UsageError and NotBegun, as the worker ended."""
-    tail, never = Tail(folder), threading.Event()
+def _first_event(worker: _Started, tail: Tail, clock: Clock) -> NotBegun | None:
+    """Wait for the worker's first event; answers how it ended when there was none."""
+    never = threading.Event()
     while True:
-        gone, status = os.waitpid(pid, os.WNOHANG)
-        with contextlib.suppress(JournalError):  # not there yet
-            if events := tail.more():
-                return events
+        gone, status = os.waitpid(worker.pid, os.WNOHANG)
+        if _has_more(tail):
+            return None
         if gone:
-            raise _not_begun(folder, os.waitstatus_to_exitcode(status))
+            said = worker.log.read_bytes()[worker.said_before :][-LAST:].decode("utf-8", "replace").strip()
+            return NotBegun(said, os.waitstatus_to_exitcode(status))
         clock.wait(never, EVERY_S)
 
 
-def _not_begun(folder: Path, code: int) -> click.ClickException:
-    said = ""
-    with contextlib.suppress(OSError):
-        said = (folder / LOG).read_bytes()[-LAST:].decode("utf-8", "replace").strip()
-    if code == EXIT_USAGE:
-        return click.UsageError(said.rpartition("Error: ")[2])
-    how = f"signal {-code}" if code < 0 else f"exit {code}"
-    return NotBegun(f"the run's worker ended before it began ({how})" + (f":\n{said}" if said else ""))
+def _has_more(tail: Tail) -> bool:
+    try:
+        return bool(tail.more())
+    except JournalError:
+        return False  # it is not there yet
+
+
+def _refuse(failed: NotBegun) -> int:
+    """Tell why the worker did not begin, as it would have done itself."""
+    if failed.code == EXIT_USAGE:
+        raise click.UsageError(failed.said.rpartition("Error: ")[2])
+    if failed.code < 0:
+        click.echo(f"the run's worker was ended by signal {-failed.code} before it began", err=True)
+    if failed.said:
+        click.echo(failed.said, err=True)
+    return failed.code if failed.code >= 0 else EXIT_BUG
