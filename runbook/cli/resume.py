@@ -15,8 +15,10 @@ import msgspec
 from runbook.cli import store
 from runbook.cli.cancel import last_open, rebuild, secrets_of
 from runbook.cli.load import read_secrets
+from runbook.cli.params import DURATION
 from runbook.engine.lock import Held
 from runbook.engine.past import Past
+from runbook.engine.state import fold
 from runbook.model.clock import SystemClock
 from runbook.model.event import RunStarted
 from runbook.model.masked import mark
@@ -27,31 +29,42 @@ from runbook.model.verdict import EXIT_CODES
 @click.argument("run")
 @click.option("--redo", multiple=True, metavar="STEP", help="Run this step again, of which it is not known whether it ran.")
 @click.option("--skip", multiple=True, metavar="STEP", help="Go on after this step; what it would have given is unknown.")
+@click.option("--wait-for", type=DURATION, help="Leave the run alone and follow it for this long; exit 75 when it still goes on.")
+@click.option("--detach", is_flag=True, help="Leave the run alone and print its id.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def command(run: str, redo: tuple[str, ...], skip: tuple[str, ...], as_json: bool) -> int:
+def command(run: str, redo: tuple[str, ...], skip: tuple[str, ...], wait_for: float | None, detach: bool, as_json: bool) -> int:
     """Go on with RUN (an id, its beginning, `last`, or a folder): suspended, or its controller died.
 
     Steps that have ended are not run again. A wait that was in flight begins anew, a launch or a patch is looked up on its host. Of a
     script, a copy or a request that sends something it cannot be known: the run stops there, exit 9, until --redo or --skip says what
     is right. Secrets are read from the environment again.
     """
+    folder = last_open() if run == "last" else store.find_run(run)
+    work = functools.partial(_held, folder, redo, skip, as_json)
+    if (detach or wait_for is not None) and fold(store.read_run(folder)).ended is None:
+        from runbook.cli import worker
+
+        apart = functools.partial(work, quiet=True)
+        return worker.apart(folder, apart, SystemClock(), wait_for=wait_for, as_json=as_json, from_start=False)
+    return work()
+
+
+def _held(folder: Path, redo: tuple[str, ...], skip: tuple[str, ...], as_json: bool, *, quiet: bool = False) -> int:
     from runbook.cli import perform
 
-    folder = last_open() if run == "last" else store.find_run(run)
     try:
         with store.hold(folder, perform.controller()):
-            return _resume(folder, redo, skip, as_json)
+            return _resume(folder, redo, skip, as_json, quiet)
     except Held as held:
         click.echo(f"{folder.name}: {held}", err=True)
         return EXIT_CODES["refused"]
 
 
-def _resume(folder: Path, redo: tuple[str, ...], skip: tuple[str, ...], as_json: bool) -> int:
+def _resume(folder: Path, redo: tuple[str, ...], skip: tuple[str, ...], as_json: bool, quiet: bool) -> int:
     from runbook.cli import live, perform
     from runbook.engine.journal import repair_torn_line
     from runbook.engine.resume import resume
     from runbook.engine.runtime import Options
-    from runbook.engine.state import fold
     from runbook.hosts.base import HostError
 
     events = store.read_run(folder)
@@ -85,7 +98,7 @@ def _resume(folder: Path, redo: tuple[str, ...], skip: tuple[str, ...], as_json:
         start_at=header.start_at,
     )
     runtime = perform.runtime(again.playbook, options, again.secrets, clock, first=len(events), cwd=header.controller.get("cwd"))
-    with live.follower(clock, quiet=False) as follower:
+    with live.follower(clock, quiet=quiet) as follower:
         runtime.journal.follow(follower.follow)
         leave = functools.partial(perform.leave, options, as_json)
         try:
