@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from runbook.diagnose import ends
 from runbook.diagnose.answers import answered, equal_answers, never_matches, ready, wrong_server
 from runbook.diagnose.child_deaths import child_dead
 from runbook.diagnose.deadlocks import deadlock
@@ -79,17 +78,16 @@ def judge(samples: Sequence[Sample], profile: Profile, question: Question, now: 
     """
     if samples and isinstance(samples[-1].link, Absent) and not question.final:
         return None
-    view = View(samples, profile, question, now)
+    return judged(View(samples, profile, question, now))
+
+
+def judged(view: View) -> Diagnosis | None:
+    """The same of a view that others ask too."""
     for rule in RULES:
         verdict = rule(view)
         if verdict is not None:
-            return _bounded(verdict, question)
+            return _bounded(verdict, view.question)
     return None
-
-
-def moved(samples: Sequence[Sample], profile: Profile, question: Question, now: float) -> tuple[str | None, str]:
-    """(phase, what moved last) for people who wait."""
-    return ends.moved(View(samples, profile, question, now))
 
 
 def _bounded(verdict: Diagnosis, question: Question) -> Diagnosis:

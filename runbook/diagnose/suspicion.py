@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -16,8 +16,7 @@ from runbook.diagnose.stale_locks import old_lock_files
 from runbook.diagnose.stall import Stall, stall
 from runbook.diagnose.standstill import excused
 from runbook.diagnose.view import View
-from runbook.model.profile import Profile
-from runbook.model.sample import Question, Sample, Seen
+from runbook.model.sample import Seen
 from runbook.model.units import format_duration
 
 SUSPECT_SHARE = 0.5
@@ -52,10 +51,9 @@ class Suspicion(msgspec.Struct, frozen=True, kw_only=True):
     want: tuple[str, ...] = ()
 
 
-def suspicion(samples: Sequence[Sample], profile: Profile, question: Question, now: float) -> Suspicion | None:
-    """The suspicion that these samples raise, or None."""
-    view = View(samples, profile, question, now)
-    if question.about == "gpu_free" or not view.samples:
+def suspicion(view: View) -> Suspicion | None:
+    """The suspicion that the samples raise, or None."""
+    if view.question.about == "gpu_free" or not view.samples:
         return None
     clock = view.once(stall)
     if clock.wall_s < APART_S or excused(view):

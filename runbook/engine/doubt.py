@@ -51,7 +51,7 @@ class Doubt:
     def look(self, view: Sequence[Sample], now: float) -> None:
         """Ask whether something is suspicious; want the looks that would decide."""
         question = self._goal.question(False)
-        found = suspicion(view, self._goal.profile, question, now)
+        found = suspicion(self._goal.view(view, now))
         self._tell(found)
         if found is None:
             self._asked = False

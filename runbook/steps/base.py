@@ -6,8 +6,8 @@ from the struct: the docstring is the first line of its page, each field carries
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -17,6 +17,9 @@ from runbook.model.profile import Profile
 from runbook.model.sample import Question, Sample
 from runbook.model.usual import PhaseTime, Usual
 from runbook.model.verdict import Diagnosis
+
+if TYPE_CHECKING:  # what judges is loaded when something is watched
+    from runbook.diagnose.view import View
 
 
 class StepResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,13 +48,15 @@ class Launched(msgspec.Struct, frozen=True, kw_only=True):
     ranks: int | None = None
     box_note: str = ""
     run: str | None = None
+    taken: bool = False
+    """Taken over from `run`, which had kept it: it is this run's to end, though that run's keeper is its parent."""
     log_note: str = ""
     """Why there is no log, where `state.log` is empty."""
 
     @property
     def attached(self) -> bool:
         """Whether it was up already: then it is never stopped by us."""
-        return self.run is not None
+        return self.run is not None and not self.taken
 
 
 class Patched(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +135,10 @@ class Judged(Protocol):
         """What the wait wants to know. But for `final` it stays the same."""
         ...
 
+    def view(self, samples: Sequence[Sample], now: float) -> View:
+        """What is asked of these samples while the wait goes on; the same one that judged them."""
+        ...
+
     def want(self, looks: tuple[str, ...]) -> None:
         """A suspicion asks for these looks: full, stacks, collectives, kernel. The next samples bring them."""
         ...
@@ -158,6 +167,41 @@ class TellsRanks(Protocol):
         ...
 
 
+class Reusable(Protocol):
+    """A run that is reused (`run --reuse`), as a step on one host sees it. What has been taken or ended is not offered again."""
+
+    run: str
+    """Its id."""
+    runs: frozenset[str]
+    """The runs whose markers and records its things carry: its own, and those from which it had taken some over."""
+
+    @property
+    def launch(self) -> Launched | None:
+        """What its step of this name launched here and it kept."""
+        ...
+
+    @property
+    def patch(self) -> Patched | None:
+        """What its step of this name patched here and it kept."""
+        ...
+
+    def loaded(self, launch: Launched) -> list[str]:
+        """Steps whose patches that server may have loaded, and that were not taken over."""
+        ...
+
+    def take(self, thing: Launched | Patched) -> None:
+        """It is this run's from now on, to refer to and to end."""
+        ...
+
+    def stop(self, launch: Launched) -> None:
+        """End its server."""
+        ...
+
+    def restore(self, patch: Patched) -> None:
+        """Undo its patch."""
+        ...
+
+
 class StepContext(Protocol):
     """All that a step may touch. One per step, target and attempt."""
 
@@ -172,6 +216,11 @@ class StepContext(Protocol):
     """Look, change nothing, report "would …"."""
     can_ask: bool
     """Whether somebody sits at a terminal."""
+
+    @property
+    def reuse(self) -> Reusable | None:
+        """The run whose servers and patches may be taken over; connects at its first use."""
+        ...
 
     @property
     def host(self) -> Host:
@@ -214,8 +263,8 @@ class StepContext(Protocol):
         """Record a finding."""
         ...
 
-    def evidence(self, name: str, data: bytes, about: str = "") -> str:
-        """Save a file in the run's evidence/, masked; answers its path relative to the run folder."""
+    def evidence(self, name: str, data: bytes | Iterable[bytes], about: str = "") -> str:
+        """Save a file in the run's evidence/, masked; answers its path relative to the run folder. A large one comes in pieces."""
         ...
 
     def owe(self, id: str, kind: str, **detail: Any) -> None:
@@ -232,6 +281,10 @@ class StepContext(Protocol):
 
     def set_vars(self, values: dict[str, Any]) -> None:
         """Change variables for the rest of the run."""
+        ...
+
+    def masked(self, text: str | None) -> str | None:
+        """A text as the journal has it: without secrets."""
         ...
 
     def launched(self, step: str) -> Launched | None:
@@ -313,6 +366,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     RESUME: ClassVar[str] = "again"
     """In flight when the controller died. again: enter it anew, for it only looks. recheck: it asks the host what was done, by
     `ctx.reentry`. unknown: nobody can tell, so the author decides."""
+    ENDS: ClassVar[bool] = False
+    """It ends what the run made: left out of the last `always` by `run --keep`."""
     SUSPENDS: ClassVar[bool] = False
     """Ending slow or undecided on a server this run launched suspends the run (wait_healthy, request)."""
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Union
 import msgspec
 from msgspec import Meta
 
-from runbook.diagnose.judge import judge
+from runbook.diagnose.judge import judged
 from runbook.hosts.base import Mark, RemoteError, ScanMatch, ScanReport
 from runbook.model.fields import LaunchRef, Regex, StepRef
 from runbook.model.sample import Question, Sample
@@ -257,7 +257,7 @@ class Awaiting(Search, ServerGoal):
         answer = Search.judge(self, samples, now, final=final)
         if answer is not None and answer.verdict == "passed":
             return answer
-        server = judge(samples, self.profile, self.question(final), now)
+        server = judged(self.view(samples, now, final=final))
         if server is None or server.verdict not in ENDS_A_WAIT:
             return answer
         reason = f"{_lines(self.count)} `{self.step.pattern}`, and no more will come: {server.reason}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Union
 
+import msgspec
 from msgspec import Meta
 
-from runbook.diagnose.judge import judge
 from runbook.hosts.base import CallTimeout, GpuReport, RemoteError
 from runbook.lang.expressions import Unknown
 from runbook.model.profile import Profile
@@ -15,7 +15,7 @@ from runbook.model.sample import Absent, Blind, GpuSample, Outcome, Question, Sa
 from runbook.model.units import Duration, Size, format_size
 from runbook.model.verdict import Diagnosis
 from runbook.steps.base import Step, StepContext, StepResult
-from runbook.steps.watching import bare_sample, plain
+from runbook.steps.watching import Viewed, bare_sample, plain
 
 TOOL_S = 60.0
 """The driver's tool takes up to half a minute on a busy host with eight GPUs; beyond this it counts as blind."""
@@ -72,7 +72,7 @@ class WaitGpuFree(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         )
 
 
-class GpusFree:
+class GpusFree(Viewed):
     """The goal: one look is one answer of the driver's tool."""
 
     def __init__(self, ctx: StepContext, step: WaitGpuFree) -> None:
@@ -97,21 +97,25 @@ class GpusFree:
             report = self._ctx.host.gpus(self._indices, limit_s)
         except (CallTimeout, RemoteError) as problem:
             report = GpuReport(blind=problem.summary)
-        outcome = _outcome(report)
+        outcome = _outcome(self._without_kept(report))
         self._remember(outcome)
         more = {"kernel": self._lines()} if self._kernel else {}
         self._kernel = False
         return bare_sample(self._ctx, gpus=outcome, **more)
+
+    def _without_kept(self, report: GpuReport) -> GpuReport:
+        """Without the memory of servers that may be taken over: their launch step decides on them."""
+        reuse = self._ctx.reuse
+        if reuse is None:
+            return report
+        kept = {process.pid for process in self._ctx.host.processes(reuse.run) if process.run in reuse.runs}
+        return msgspec.structs.replace(report, gpus=tuple(_less(gpu, kept) for gpu in report.gpus))
 
     def _lines(self) -> Outcome:
         try:
             return self._ctx.host.sample({"kernel": True}).kernel
         except (CallTimeout, RemoteError) as problem:
             return Blind(problem.summary)
-
-    def judge(self, samples: Sequence[Sample], now: float, *, final: bool) -> Diagnosis | None:
-        """What the samples prove."""
-        return judge(samples, self.profile, self.question(final), now)
 
     def question(self, final: bool) -> Question:
         """Are they free?"""
@@ -169,3 +173,14 @@ def _outcome(report: GpuReport) -> Seen[tuple[GpuSample, ...]] | Absent | Blind:
     if report.blind:
         return Blind(report.blind)
     return Seen(report.gpus) if report.gpus else Absent("the tool sees no GPU")
+
+
+def _less(gpu: GpuSample, kept: set[int]) -> GpuSample:
+    """A GPU as if these processes were gone: without what they hold, and where that is not known and they are all, with nothing."""
+    ours = [holder for holder in gpu.holders if holder.pid in kept]
+    others = tuple(holder for holder in gpu.holders if holder.pid not in kept)
+    if not ours:
+        return gpu
+    known = all(holder.used is not None for holder in ours)
+    used = gpu.used - sum(holder.used or 0 for holder in ours) if known or others else 0
+    return msgspec.structs.replace(gpu, used=max(0, used), holders=others)

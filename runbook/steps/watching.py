@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
+from runbook.diagnose import ends
 from runbook.diagnose.check import check_sample
-from runbook.diagnose.judge import judge, moved
+from runbook.diagnose.judge import judged
+from runbook.diagnose.view import View
 from runbook.hosts.base import CallTimeout, HostError, HttpAnswer, Mark, RemoteError
 from runbook.model.profile import Profile
 from runbook.model.sample import Blind, CheckSample, Expectation, Question, Sample, Seen
@@ -39,7 +41,7 @@ class Watched:
         self._offset = begin.size if begin else state.log_offset
         self._full_at = float("-inf")
         self._gpus = GpuLooks(ctx)
-        self._history = launched.attached and begin is None
+        self._history = launched.run is not None and begin is None
         self.inquiry = Inquiry(ctx)
         self._counters = EngineCounters(ctx, launched)
 
@@ -93,23 +95,38 @@ class Watched:
         return spec
 
 
-class ServerGoal:
-    """A goal that `judge` decides, on samples of a server (`watched` None: of a bare URL). Subclasses look and ask."""
+class Viewed:
+    """A goal that `judge` decides. Judging, suspecting and telling what moved share one view of each look."""
 
     profile: Profile
-    watched: Watched | None
+    _viewed: tuple[Sequence[Sample], View] | None = None
 
     def question(self, final: bool) -> Question:
         """What the wait wants to know."""
         raise NotImplementedError
 
+    def view(self, samples: Sequence[Sample], now: float, *, final: bool = False) -> View:
+        """Of these samples: the one that was made last, where it was made of them for the same question."""
+        question = self.question(final)
+        if self._viewed is not None and self._viewed[0] is samples and (self._viewed[1].question, self._viewed[1].now) == (question, now):
+            return self._viewed[1]
+        found = View(samples, self.profile, question, now)
+        self._viewed = samples, found
+        return found
+
     def judge(self, samples: Sequence[Sample], now: float, *, final: bool) -> Diagnosis | None:
         """What the samples prove."""
-        return judge(samples, self.profile, self.question(final), now)
+        return judged(self.view(samples, now, final=final))
+
+
+class ServerGoal(Viewed):
+    """A goal on samples of a server (`watched` None: of a bare URL). Subclasses look and ask."""
+
+    watched: Watched | None
 
     def moved(self, samples: Sequence[Sample]) -> tuple[str | None, str]:
         """Phase, and what moved last."""
-        return moved(samples, self.profile, self.question(False), samples[-1].t)
+        return ends.moved(self.view(samples, samples[-1].t))
 
     def want(self, looks: tuple[str, ...]) -> None:
         """A suspicion asks for these looks."""

@@ -7,6 +7,7 @@ import pytest
 from runbook.diagnose.judge import RULES, judge
 from runbook.diagnose.suspicion import suspicion
 from runbook.diagnose.trail import trail
+from runbook.diagnose.view import View
 from runbook.model.sample import Blind, GpuSample, Question, Seen
 from runbook.model.verdict import HUNG_KINDS
 from tests.diagnose.scenes import LOOP, PIPE_WRITE, RECV, SLEEP, connection, lock_file, proc, scene, stack, stacks_at, stands
@@ -15,7 +16,7 @@ from tests.diagnose.stories import READY, SGLANG, T0, answer, listener
 
 def suspect(story, **question):
     asked = Question(about="state", since=T0, box_s=600, **question)
-    return suspicion(story.samples, story.profile, asked, story.samples[-1].t)
+    return suspicion(View(story.samples, story.profile, asked, story.samples[-1].t))
 
 
 def test_a_tree_that_executes_nothing_is_suspected_after_two_looks() -> None:

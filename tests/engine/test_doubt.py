@@ -8,6 +8,7 @@ import pytest
 
 from runbook.diagnose.judge import judge
 from runbook.diagnose.suspicion import suspicion
+from runbook.diagnose.view import View
 from runbook.engine.watch import watch
 from runbook.model.event import Moved, Suspected, WaitBegan, WaitEnded
 from runbook.model.profile import Profile
@@ -52,6 +53,9 @@ class Server:
 
     def moved(self, samples):
         return None, "what moved"
+
+    def view(self, samples, now):
+        return View(samples, self.profile, self.question(False), now)
 
     def question(self, final):
         return Question(about="state", since=1000.0, box_s=600.0, final=final, stall_after_s=STALL_S, on_suspect=self.on_suspect)
@@ -133,6 +137,6 @@ def test_what_is_suspected_is_what_the_rules_say(moving):
     for _ in range(25):
         clock.t += 2
         samples.append(Sample(**{**{name: getattr(server.look(), name) for name in Sample.__struct_fields__}, "t": clock.t}))
-    found = suspicion(samples, GENERIC, server.question(False), clock.t)
+    found = suspicion(server.view(samples, clock.t))
     assert bool(found) == bool(of(waiter, Suspected)) == (not moving)
     assert bool(goal.wanted) == (not moving)

@@ -8,7 +8,9 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runbook.diagnose.judge import judge, moved
+from runbook.diagnose.ends import moved
+from runbook.diagnose.judge import judge
+from runbook.diagnose.view import View
 from runbook.model.sample import (
     Absent,
     Blind,
@@ -201,7 +203,7 @@ def test_judge_never_raises_and_answers_at_the_end(samples, profile, question) -
     verdict = judge(samples, profile, question, samples[-1].t)
     assert verdict is None or verdict.verdict in EXIT_CODES
     assert not question.final or verdict is not None
-    moved(samples, profile, question, samples[-1].t)
+    moved(View(samples, profile, question, samples[-1].t))
 
 
 @SETTINGS
