@@ -15,8 +15,9 @@ from runbook.cli import candidates, store
 from runbook.hosts.base import CancelToken, HostError, Unreachable
 from runbook.model.clock import SystemClock
 from runbook.model.event import AnyEvent, RunEnded, RunSuspended, StepEnded
+from runbook.model.fields import url_fault
 from runbook.model.playbook import Target
-from runbook.model.units import Duration, UnitError
+from runbook.model.units import TimeBox, UnitError
 from runbook.model.verdict import EXIT_CODES, Diagnosis
 
 ON_A_TERMINAL, ELSEWHERE, WATCHING = "60s", "30s", "24h"
@@ -59,6 +60,8 @@ def command(
     wish.check()
     box_text = _duration("--for", box) or (WATCHING if watch else ON_A_TERMINAL if sys.stdout.isatty() else ELSEWHERE)
     stall = _duration("--stall-after", stall_after) or "auto"
+    if url is not None and (fault := url_fault(url)):
+        raise click.UsageError("--url: " + ": ".join(fault))
     clock = SystemClock()
     from runbook.cli import perform
 
@@ -85,7 +88,7 @@ def _duration(option: str, text: str | None) -> str | None:
     if text is None:
         return None
     try:
-        Duration.parse(text)
+        TimeBox.parse(text)
     except UnitError as problem:
         raise click.UsageError(f"{option}: {problem}; {problem.hint or 'write for example `60s`'}") from problem
     return text

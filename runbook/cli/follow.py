@@ -69,6 +69,8 @@ def _more(tail: Tail, story: Story) -> list[AnyEvent]:
         raise click.UsageError(str(problem)) from problem
     for event in events:
         story.apply(event)
+    if tail.unreadable and not story.last_t:
+        raise click.UsageError(f"{tail.path}: no line of it is an event of a run: name the events.jsonl of a run")
     return events
 
 

@@ -9,13 +9,14 @@ import sys
 from pathlib import Path
 
 import click
+import msgspec
 
 from runbook.cli import store
 from runbook.cli.report import find
 from runbook.engine.journal import JournalError
 from runbook.engine.recording import glance, load_recording
 from runbook.model.clock import SystemClock
-from runbook.model.event import AnyEvent
+from runbook.model.event import AnyEvent, RunEnded, RunSuspended
 from runbook.model.verdict import EXIT_CODES
 from runbook.render.lines import Lines
 from runbook.render.markdown import markdown
@@ -123,10 +124,17 @@ def _replay(events: list[AnyEvent]) -> None:
         from runbook.render.terminal import Terminal  # rich costs 70 ms
 
         terminal = Terminal(sys.stdout, colour=not os.environ.get("NO_COLOR"))
-        for event in events:
+        for event in map(_without_itself, events):
             terminal.follow(event)
         return
     lines = Lines()
-    for event in events:
+    for event in map(_without_itself, events):
         for line in lines.lines(event):
             click.echo(line)
+
+
+def _without_itself(event: AnyEvent) -> AnyEvent:
+    """The end, without the advice to do what was just done."""
+    if not isinstance(event, (RunEnded, RunSuspended)):
+        return event
+    return msgspec.structs.replace(event, next=[line for line in event.next if not line.startswith("runbook show ")])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +28,10 @@ SUFFIXES = (".yaml", ".yml")
 
 
 def read_bounded(file: str) -> bytes:
-    """A file's first bytes; raises OSError."""
+    """A file's first bytes; raises OSError, also for a named pipe or a device, which may never give any."""
+    mode = os.stat(file).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or file.startswith(("/dev/fd/", "/proc/self/fd/"))):
+        raise OSError(errno.EINVAL, "it is no regular file", file)
     with open(file, "rb") as stream:
         return stream.read(MOST_BYTES)
 

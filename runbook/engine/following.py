@@ -14,7 +14,7 @@ class Tail:
     """Reads what was added since. Only whole lines count, so a torn one that is cut off later was never seen."""
 
     def __init__(self, folder: Path, file: str = EVENTS) -> None:
-        self._path = folder / file
+        self.path = folder / file
         self._at = 0
         self.unreadable = 0
         """Lines left out: of a newer version, or damaged. `show` without following says which."""
@@ -22,11 +22,11 @@ class Tail:
     def more(self) -> list[AnyEvent]:
         """The events that are new. Raises JournalError when the file cannot be read any more."""
         try:
-            with self._path.open("rb") as source:
+            with self.path.open("rb") as source:
                 source.seek(self._at)
                 data = source.read()
         except OSError as problem:
-            raise JournalError(f"cannot read {self._path}: {problem.strerror}") from problem
+            raise JournalError(f"cannot read {self.path}: {problem.strerror}") from problem
         whole = data[: data.rfind(b"\n") + 1]
         self._at += len(whole)
         events: list[AnyEvent] = []

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from runbook.lang.functions import PLAIN, Budget, OverBudget, Problem, checked, get, unknown_inside
+from runbook.lang.functions import PLAIN, Budget, Missing, OverBudget, Problem, checked, get, unknown_inside
 from runbook.lang.hints import nearest
 from runbook.lang.items import Bound, Items
 from runbook.lang.operators import arithmetic, compare, truth
@@ -38,6 +38,8 @@ class Evaluation(NamedTuple):
     unknown: Unknown | None
     problem: str | None
     parts: tuple[Part, ...]
+    missing: bool = False
+    """Of a problem: a key or item is not in data that was seen."""
 
 
 def evaluate(parsed: Parsed, scope: Mapping[str, Any]) -> Evaluation:
@@ -46,7 +48,7 @@ def evaluate(parsed: Parsed, scope: Mapping[str, Any]) -> Evaluation:
     try:
         value = visitor.visit(parsed.tree, {})
     except Problem as problem:
-        return Evaluation(None, None, str(problem), visitor.shown())
+        return Evaluation(None, None, str(problem), visitor.shown(), isinstance(problem, Missing))
     except RecursionError:
         return Evaluation(None, None, "the value is nested too deep", visitor.shown())
     if isinstance(value, Unknown):
@@ -134,11 +136,11 @@ class _Evaluator(Items):
                 raise Problem(f"a {kind(key)} is no key of `{what}`")
             if key in value:
                 return value[key]
-            raise Problem(_missing(f"`{what}` has no key", key, list(value)))
+            raise Missing(_missing(f"`{what}` has no key", key, list(value)))
         if isinstance(value, (list, tuple, str)) and isinstance(key, int) and not isinstance(key, bool):
             if -len(value) <= key < len(value):
                 return value[key]
-            raise Problem(f"`{what}` has {len(value)} items: there is no [{key}]")
+            raise Missing(f"`{what}` has {len(value)} items: there is no [{key}]")
         if isinstance(value, (list, tuple)):
             raise Problem(f"`{what}` is a list of {len(value)} items, not a mapping: choose one, as in `{what}[0]`, before `{short(key)}`")
         raise Problem(f"`{what}` is {a_kind(value)}: it has no `{key}`")

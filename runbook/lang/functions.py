@@ -25,6 +25,10 @@ class Problem(Exception):
     """A failed evaluation; the message is for people."""
 
 
+class Missing(Problem):
+    """Something is not in data that is there: an answer about the data, not a failure to look."""
+
+
 class OverBudget(Problem):
     """Too much work or too large a value: never taken for an unknown."""
 

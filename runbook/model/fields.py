@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from msgspec import Meta
 
@@ -32,3 +34,21 @@ ProfileName = Annotated[str, Meta(extra={"kind": "profile"})]
 
 PythonSource = Annotated[str, Meta(extra={"kind": "python"})]
 """Python that runs in the server, not here; compiled by `validate`, never templated."""
+
+Port = Annotated[int, Meta(ge=1, le=65535)]
+"""A TCP port."""
+
+Pid = Annotated[int, Meta(ge=1)]
+"""A process id; what the kernel takes for a group, or for everybody, is none."""
+
+
+def url_fault(text: str) -> tuple[str, str] | None:
+    """Why a text is no address that can be asked, and what to write; None when it is one."""
+    try:
+        found = urlsplit(text)
+        named = found.scheme in ("http", "https") and bool(found.hostname) and (found.port is None or found.port > 0)
+    except ValueError:
+        named = False
+    if named and not re.search(r"\s", text):
+        return None
+    return f"`{text}` is no address of HTTP", "write for example `http://127.0.0.1:8000/health`"

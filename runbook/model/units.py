@@ -17,6 +17,8 @@ _BYTES = {
     "GiB": 2**30,
     "TiB": 2**40,
 }
+LONGEST_S = 100 * 365 * 86400.0
+"""A hundred years. Clocks and locks take no time of any length, and a longer one is a slip of the keyboard."""
 LONGEST = 40
 """Characters; no real duration or size is longer, and a number of hundreds of digits would overflow."""
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -58,10 +60,28 @@ class Duration(float):
             position = part.end()
         if not text or position != len(text) or len(text) > LONGEST:
             raise UnitError(f"`{text[:LONGEST]}` is not a duration", "units are ms, s, m, h, d, as in `1h30m` or `1.5s`")
+        if total > LONGEST_S:
+            raise UnitError(f"the duration `{text}` is longer than a hundred years", "write what is meant, as in `8h`")
         return cls(total)
 
     def __str__(self) -> str:
         return format_duration(self)
+
+
+class TimeBox(Duration):
+    """A duration in which something can happen: longer than nothing."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, value: object) -> TimeBox:
+        """Read a time box; raises UnitError also for zero."""
+        found = Duration.parse(value)
+        if found <= 0:
+            raise UnitError(
+                f"in a time of `{value}` nothing can happen", "write a longer one, as in `30s`, or leave it out for the default"
+            )
+        return cls(found)
 
 
 class Size(int):
@@ -139,7 +159,7 @@ class Rate(str):
         return float(Duration.parse(self.split()[2]))
 
 
-UNIT_TYPES = (Duration, Size, Rung, Rate)
+UNIT_TYPES = (Duration, TimeBox, Size, Rung, Rate)
 
 
 def enc_hook(value: object) -> str:

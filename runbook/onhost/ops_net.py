@@ -18,6 +18,7 @@ from .errors import OpError
 from .wake import WakePipe
 
 CHUNK = 1 << 16
+LOOK_AGAIN_S = 3600.0  # poll() takes no time of any length
 _UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.EADDRNOTAVAIL)
 _RESET = (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED)
 
@@ -102,7 +103,7 @@ def _await_writable(connection: socket.socket, deadline: float, wake: WakePipe, 
         wait_s = deadline - time.monotonic()
         if wait_s <= 0:
             raise failure("timeout", "connect to %s: no answer in time" % place)
-        ready = {fd for fd, _ in poller.poll(wait_s * 1000 + 1)}
+        ready = {fd for fd, _ in poller.poll(min(wait_s, LOOK_AGAIN_S) * 1000 + 1)}
         if connection.fileno() in ready:
             return
         if wake.fileno() in ready:

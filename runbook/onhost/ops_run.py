@@ -20,6 +20,7 @@ from .wake import WakePipe
 
 HELD_S = 0.5  # a background child may keep the output open for as long as it lives
 HURRY_S = 1.0  # the longest rung once the controller is gone
+LOOK_AGAIN_S = 3600.0  # poll() takes no time of any length
 LOOK_S = 0.05  # between looks at who is left while climbing
 
 
@@ -115,7 +116,7 @@ class Following:
             self._climbing = True
             self._next_rung = now
             return 0.0
-        return 3600.0 if self._limit is None else self._limit - now
+        return LOOK_AGAIN_S if self._limit is None else min(LOOK_AGAIN_S, self._limit - now)
 
     def _climb(self, now: float) -> Optional[float]:
         """The same while the ladder is climbed: the end is an empty session, or the last rung's end."""

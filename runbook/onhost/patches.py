@@ -215,11 +215,11 @@ def patch(
         if again is not None:
             return {**view(again), "bytecode_left": bytecode.remove_compiled(real)}
         original, status = _read_target(real)
+        _refuse_other_run(state_dir, run, real)  # before its bytes: they differ because of that run
         if digest(original) != expect_sha256:
             raise OpError(
                 "changed", "%s is not the file that was read" % real, "look who edits it, then run again", {"sha256_now": digest(original)}
             )
-        _refuse_other_run(state_dir, run, real)
         if any(record["id"] == id for record in open_records(state_dir, run)):
             raise OpError("exists", "run %s already has an open patch `%s`" % (run, id), "restore it first")
         _check_rights(real, status)

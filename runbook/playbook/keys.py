@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from runbook.model.fields import Expression
 from runbook.model.playbook import Secret, Target
-from runbook.model.units import Duration
+from runbook.model.units import Duration, TimeBox
 
 VerdictWord = Literal[
     "failed",
@@ -73,7 +73,7 @@ class PlaybookKeys(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         Union[str, list[str]],
         Meta(description="tickets that get the transcript at the end, failed or not: addresses as for `runbook post`, or `env:NAME`"),
     ] = []
-    timeout: Annotated[Union[Duration, None], Meta(description="time box of the whole main part [none]")] = None
+    timeout: Annotated[Union[TimeBox, None], Meta(description="time box of the whole main part [none]")] = None
     suspend_for: Annotated[Duration, Meta(description="how long a suspended run keeps its server and patches")] = Duration(7200)
     collect: Annotated[
         Literal["auto", "off"], Meta(description="auto: take a server's evidence bundle when a step that watches it does not pass")
@@ -100,7 +100,7 @@ class CommonKeys(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     tags: Annotated[Union[str, list[str]], Meta(description="words by which `run --tags` and `--skip-tags` choose")] = []
     when: Annotated[Union[bool, Expression, None], Meta(description="a bare expression: the step runs only when it is true")] = None
     loop: Annotated[Union[list[Any], None], Meta(description="run once per item, as `item` and `index`; ends at the first failure")] = None
-    timeout: Annotated[Union[Duration, None], Meta(description="time box [each step type has its own]")] = None
+    timeout: Annotated[Union[TimeBox, None], Meta(description="time box [each step type has its own]")] = None
     retry: Annotated[Union[RetryKeys, None], Meta(description="try again until it passes or the time is over")] = None
     vars: Annotated[dict[str, Any], Meta(description="variables for this step alone")] = {}
     ignore_errors: Annotated[Union[bool, list[VerdictWord]], Meta(description="go on after `failed`, or after the verdicts named")] = False

@@ -21,8 +21,10 @@ from runbook.playbook.shape import UNIT_EXAMPLES, UNIT_WORDS, bare
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 WHOLE_EXPRESSION = r"^\s*\$\{\{[\s\S]*\}\}\s*$"
+_DURATION = r"^\s*(\d+(\.\d+)?(ms|s|m|h|d))+\s*$"
 UNIT_PATTERNS = {
-    "Duration": r"^\s*(\d+(\.\d+)?(ms|s|m|h|d))+\s*$",
+    "Duration": _DURATION,
+    "TimeBox": _DURATION,
     "Size": r"^\s*\d+(\.\d+)?\s*(B|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)\s*$",
     "Rung": r"^\s*(SIG)?[A-Z][A-Z0-9]*\s+(\d+(\.\d+)?(ms|s|m|h|d))+\s*$",
     "Rate": r"^\s*\d+\s+per\s+(\d+(\.\d+)?(ms|s|m|h|d))+\s*$",

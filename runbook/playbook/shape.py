@@ -74,8 +74,8 @@ KIND_WORDS = {
     "ref": "the id of a step",
     "forward_ref": "the id of a step",
 }
-UNIT_WORDS = {"Duration": "a duration", "Size": "a size", "Rung": "a signal and a wait", "Rate": "a rate"}
-UNIT_EXAMPLES = {"Duration": "10m", "Size": "1GiB", "Rung": "TERM 15s", "Rate": "20 per 10s"}
+UNIT_WORDS = {"Duration": "a duration", "TimeBox": "a duration", "Size": "a size", "Rung": "a signal and a wait", "Rate": "a rate"}
+UNIT_EXAMPLES = {"Duration": "10m", "TimeBox": "10m", "Size": "1GiB", "Rung": "TERM 15s", "Rate": "20 per 10s"}
 _HELD_BY: dict[Any, type] = {
     mi.StrType: str,
     mi.IntType: int,

@@ -27,8 +27,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Assert(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Check expressions over what the run has seen.
 
-    All are evaluated. A false one fails and shows the value of each of its parts; an operand that nobody could see makes it
-    undecided, not false.
+    All are evaluated. A false one fails and shows the value of each of its parts, as does a key that is not in data which was seen.
+    An operand that nobody could see, or what cannot be computed, makes it undecided, not false.
     """
 
     TYPE: ClassVar[str] = "assert"
@@ -58,6 +58,9 @@ class Assert(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         fields = {"claims": rows}
         if bad:
             return StepResult(verdict="failed", reason=_sentence(bad), fields=fields)
+        if open_ and ctx.check_mode:
+            reason = f"would check {len(rows)} claim{'' if len(rows) == 1 else 's'}; {len(open_)} cannot be known before the run"
+            return StepResult(verdict="passed", reason=reason, fields=fields)
         if open_:
             return StepResult(verdict="undecided", reason=_sentence(open_), fields=fields)
         return StepResult(verdict="passed", reason=f"{len(rows)} of {len(rows)} hold", fields=fields)
@@ -68,7 +71,7 @@ def _judge(ctx: StepContext, claim: Claim) -> dict[str, Any]:
     row: dict[str, Any] = {"that": " ".join(claim.that.split()), "because": claim.because, "note": ""}
     row["parts"] = [{"source": part.source, "value": _cut(part.value_text)} for part in answer.parts]
     if answer.problem is not None:
-        return {**row, "outcome": "false", "note": answer.problem}
+        return {**row, "outcome": "false" if answer.missing else "unknown", "note": answer.problem}
     if answer.unknown is not None:
         return {**row, "outcome": "unknown", "note": answer.unknown.reason}
     if not isinstance(answer.value, bool):

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from runbook.hosts.base import Described, Host, LaunchState, RemoteError
 from runbook.lang.expressions import Unknown
-from runbook.model.fields import ProfileName, Regex
+from runbook.model.fields import Pid, Port, ProfileName, Regex
 from runbook.model.units import format_duration
 from runbook.steps.base import Launched, Step, StepContext, StepResult
 from runbook.steps.caches import VARIABLES
@@ -43,8 +43,8 @@ class Attach(Step, frozen=True, kw_only=True, forbid_unknown_fields=True, rename
     }
     EXAMPLE: ClassVar[str] = "id: server\nattach: {port: 30000, profile: sglang}"
 
-    port: Annotated[int | None, Meta(description="the server that listens on this TCP port, or will by its command")] = None
-    pid: Annotated[int | None, Meta(description="the server's main process")] = None
+    port: Annotated[Port | None, Meta(description="the server that listens on this TCP port, or will by its command")] = None
+    pid: Annotated[Pid | None, Meta(description="the server's main process")] = None
     match: Annotated[Regex | None, Meta(description="searched in argv and title; exactly one server must match")] = None
     of_run: Annotated[str | None, Meta(description="the server that this run of runbook launched and kept")] = None
     log: Annotated[str, Meta(description="path of its log on the host, or `auto`: from its open files")] = AUTO

@@ -13,7 +13,7 @@ from runbook.model.fields import LaunchRef
 from runbook.model.sample import Expectation, Question, Sample
 from runbook.steps.base import Launched, Step, StepContext, StepResult
 from runbook.steps.checking import Checks
-from runbook.steps.patience import OnSuspect, StallAfter, bad_duration, seconds_or_auto
+from runbook.steps.patience import OnSuspect, StallAfter, bad_duration, bad_url, seconds_or_auto
 from runbook.steps.watching import ServerGoal, Watched, base_url, plain
 
 PACE = ((4.0, 1.0), (float("inf"), 2.0))
@@ -38,8 +38,8 @@ class Diagnose(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     on_suspect: OnSuspect = "collect"
 
     def problems(self) -> list[tuple[str, str, str]]:
-        """An unreadable duration."""
-        return bad_duration(self, "stall_after")
+        """An unreadable duration or address."""
+        return [*bad_duration(self, "stall_after"), *bad_url(self)]
 
     def plan(self) -> list[str]:
         """What is looked at."""

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from runbook.hosts.base import Host, KillReport, Process, ProcessId
-from runbook.model.fields import ProfileName, Regex, StepRef
+from runbook.model.fields import Pid, Port, ProfileName, Regex, StepRef
 from runbook.model.units import Rung
 from runbook.steps.base import Step, StepContext, StepResult
 
@@ -30,8 +30,8 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     profile: Annotated[ProfileName | None, Meta(description="processes of this engine: its main process and its renamed workers")] = None
     cmdline: Annotated[Regex | None, Meta(description="searched in argv joined by blanks")] = None
     title: Annotated[Regex | None, Meta(description="searched in comm and in the rewritten title")] = None
-    port: Annotated[int | None, Meta(description="listens on this TCP port")] = None
-    gpu: Annotated[Union[int, Literal["any"], None], Meta(description="holds this GPU, or any of the host's")] = None
+    port: Annotated[Port | None, Meta(description="listens on this TCP port")] = None
+    gpu: Annotated[Union[Annotated[int, Meta(ge=0)], Literal["any"], None], Meta(description="holds this GPU, or any of the host's")] = None
     cwd: Annotated[str | None, Meta(description="has this working directory")] = None
     user: Annotated[str | None, Meta(description="belongs to this user")] = None
 
@@ -59,7 +59,7 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Union[Match, list[Match], None], Meta(description="what to look for: a mapping (all keys hold) or a list of mappings (any)")
     ] = None
     step: Annotated[StepRef | None, Meta(description="the launch step whose process to end")] = None
-    pid: Annotated[int | None, Meta(description="one process by pid")] = None
+    pid: Annotated[Pid | None, Meta(description="one process by pid")] = None
     ladder: Annotated[
         tuple[Rung, ...], Meta(description="signals and how long each may take; left out: the profile's, else `[TERM 15s, KILL 10s]`")
     ] = ()

@@ -13,7 +13,7 @@ from msgspec import Meta
 from runbook.diagnose.judge import judge
 from runbook.hosts.base import HostError, LaunchSpec, LaunchState, RemoteError
 from runbook.lang.expressions import Unknown
-from runbook.model.fields import ProfileName, ShellText
+from runbook.model.fields import Port, ProfileName, ShellText
 from runbook.model.profile import Profile
 from runbook.model.sample import Question, Sample, Seen
 from runbook.model.units import Duration
@@ -70,8 +70,8 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     python: Annotated[str, Meta(description="replaces a leading `python` of a command list")] = ""
     profile: Annotated[ProfileName, Meta(description="engine profile")] = "generic"
     log: Annotated[str, Meta(description="log path on the host, or `auto`: a file in the run's folder")] = "auto"
-    port: Annotated[int | None, Meta(description="read from the command when left out")] = None
-    ranks: Annotated[int | None, Meta(description="ranks to expect")] = None
+    port: Annotated[Port | None, Meta(description="read from the command when left out")] = None
+    ranks: Annotated[Annotated[int, Meta(ge=1)] | None, Meta(description="ranks to expect")] = None
     at_end: Annotated[Literal["stop", "keep"], Meta(description="what becomes of it when the run ends")] = "stop"
     dumps: Annotated[
         Literal["auto", "off", "full"],
@@ -157,7 +157,11 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
             confidence="proven",
             culprit=Culprit(host=ctx.host.name, pid=row.pid or None, title=row.title),
             evidence=(Evidence(signal="listener", value=f"{who} on {row.address or port}", points_to="wrong_server"),),
-            next=(f"stop it with a step `kill: {{match: {{port: {port}}}}}`, or launch on another port",),
+            next=(
+                f"stop it with a step `kill: {{match: {{port: {port}}}}}`, or launch on another port"
+                if row.pid
+                else f"launch on another port, or see as root who it is: `ss -ltnp 'sport = :{port}'`",
+            ),
         )
 
     def _start(self, ctx: StepContext, profile: Profile, port: int | None) -> Launched | StepResult:

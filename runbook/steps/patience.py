@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from runbook.model.units import Duration, UnitError
+from runbook.model.fields import url_fault
+from runbook.model.units import Duration, TimeBox, UnitError
 
 AUTO = "auto"
 
@@ -25,13 +26,19 @@ def seconds_or_auto(text: str) -> float | None:
     return None if text == AUTO else float(Duration.parse(text))
 
 
+def bad_url(step: Any) -> list[tuple[str, str, str]]:
+    """The problem of a `url` that nobody can ask; none for an expression."""
+    fault = url_fault(step.url) if step.url is not None and "${{" not in step.url else None
+    return [("url", *fault)] if fault else []
+
+
 def bad_duration(step: Any, name: str) -> list[tuple[str, str, str]]:
-    """The problem of a field that is neither `auto` nor a duration; none for an expression."""
+    """The problem of a field that is neither `auto` nor a duration of some length; none for an expression."""
     text = getattr(step, name)
     if text == AUTO or "${{" in text:
         return []
     try:
-        Duration.parse(text)
+        TimeBox.parse(text)
     except UnitError as problem:
         return [(name, str(problem), problem.hint or "write `auto` or for example `2s`")]
     return []

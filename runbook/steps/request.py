@@ -20,7 +20,7 @@ from runbook.model.verdict import Diagnosis
 from runbook.steps.base import Launched, Step, StepContext, StepResult
 from runbook.steps.exchange import Exchange
 from runbook.steps.numbers import Numbers
-from runbook.steps.patience import OnSuspect, StallAfter, bad_duration, seconds_or_auto
+from runbook.steps.patience import OnSuspect, StallAfter, bad_duration, bad_url, seconds_or_auto
 from runbook.steps.watching import ServerGoal, Watched, answer_check, bare_sample, base_url, begin_mark
 
 METHODS = ("get", "post", "put", "delete")
@@ -107,7 +107,7 @@ class Request(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
             found.append(("data", "`json` and `data` are both a body", "keep one of them"))
         if self.parallel > self.times:
             found.append(("parallel", f"`parallel: {self.parallel}` is more than `times: {self.times}`", f"write `times: {self.parallel}`"))
-        return found + bad_duration(self, "stall_after")
+        return [*found, *bad_url(self), *bad_duration(self, "stall_after")]
 
     def method(self) -> tuple[str, str]:
         """("POST", "/v1/chat/completions")."""

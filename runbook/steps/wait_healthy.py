@@ -19,7 +19,7 @@ from runbook.model.sample import Expectation, Question, Sample
 from runbook.steps.base import Launched, RankPhase, Step, StepContext, StepResult
 from runbook.steps.checking import Checks
 from runbook.steps.identity import identify
-from runbook.steps.patience import OnSuspect, StallAfter, bad_duration, seconds_or_auto
+from runbook.steps.patience import OnSuspect, StallAfter, bad_duration, bad_url, seconds_or_auto
 from runbook.steps.starting import Starting
 from runbook.steps.watching import ServerGoal, Watched, bare_sample, base_url, plain
 
@@ -71,7 +71,11 @@ class WaitHealthy(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
             found.append(("", "`wait_healthy` needs exactly one of `server` and `url`", "write for example `server: server`"))
         if self.url is not None and self.expect.info:
             found.append(("expect.info", "`info` needs `server`: a bare url has no profile to ask by", "give the launch step's id"))
-        return found + [problem for name in ("interval", "check_timeout", "stall_after") for problem in bad_duration(self, name)]
+        return (
+            found
+            + bad_url(self)
+            + [problem for name in ("interval", "check_timeout", "stall_after") for problem in bad_duration(self, name)]
+        )
 
     def plan(self) -> list[str]:
         """What is asked, and until when."""

@@ -97,3 +97,10 @@ def test_in_a_ci_job_steps_are_folded(tmp_path, env, begins):
     with begin(folder, **env) as follower:
         out, _ = follower.communicate(timeout=30)
     assert re.search(begins, out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("text", ["no journal\n", "{}\n"])
+def test_a_file_that_is_no_journal_is_said_and_not_waited_for(tmp_path, capsys, text):
+    (tmp_path / "events.jsonl").write_text(text)
+    assert exit_code(["show", str(tmp_path), "--follow"]) == 2
+    assert "no line of it is an event of a run" in capsys.readouterr().err

@@ -74,3 +74,11 @@ def test_a_mistake_is_a_usage_error(tmp_path, capsys, args, said):
     tmp_path.joinpath("a.log").write_text("x")
     assert exit_code(["redact", *args]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_line_nested_deeper_than_any_event_is_redacted_as_text(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    deep = '{"event":' + "[" * 100_000 + '"ghp_' + "a1B2" * 9 + '"' + "]" * 100_000 + "}\n"
+    (tmp_path / "deep.jsonl").write_text(deep)
+    assert exit_code(["redact", "deep.jsonl", "--check", "--json"]) == 1
+    assert sum(json.loads(capsys.readouterr().out)["masked"].values()) == 1

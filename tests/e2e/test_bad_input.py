@@ -146,9 +146,12 @@ def test_a_state_folder_that_cannot_be_written_is_said_with_the_way_out(book, ca
     assert not (book / "started").exists()
 
 
-@pytest.mark.parametrize(("name", "said"), [("folder", "Is a directory"), ("loop", "symbolic links"), ("none.yaml", "No such file")])
+@pytest.mark.parametrize(
+    ("name", "said"), [("folder", "Is a directory"), ("loop", "symbolic links"), ("none.yaml", "No such file"), ("pipe", "no regular file")]
+)
 def test_what_is_no_readable_file_is_named_with_the_reason(name, said, book, capsys):
     (book / "loop").symlink_to("loop")
+    os.mkfifo(book / "pipe")
     (found,), _ = refused(["run", f"./{name}"], capsys)
     assert found["code"] == "unreadable" and f"cannot read `./{name}`: " in found["summary"] and said in found["summary"] and found["hint"]
     nothing_ran(book)

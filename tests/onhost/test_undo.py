@@ -315,3 +315,9 @@ def test_killed_at_any_file_operation_the_original_comes_back(act, linked, tmp_p
         assert not linked or os.path.samefile(source, tmp_path / "other.py"), step
     assert step > 8
     assert states == {BEFORE, AFTER}
+
+
+def test_of_two_runs_that_begin_at_once_the_loser_hears_of_the_other(state, source):
+    """It read the file before the other wrote: not somebody who edits, but that run."""
+    patch(state, source, run="first")
+    assert "run first" in str(refused("busy", patch, state, source, run="second", before=BEFORE))

@@ -44,3 +44,23 @@ def test_a_false_claim_weighs_more_than_an_unknown_one(tmp_path):
 def test_a_claim_that_is_no_claim_is_said(tmp_path):
     ended, _, _ = play(HEAD + "steps:\n- assert: vars.n\n", tmp_path)
     assert ended.verdict == "failed" and "not true or false" in ended.reason
+
+
+def test_what_cannot_be_computed_is_undecided_and_what_is_not_there_is_false(tmp_path):
+    """Nobody knows whether it holds; a key that is not in the data is an answer."""
+    for number, (claim, verdict, said) in enumerate(
+        [
+            ("vars.n / 0 == 1", "undecided", "cannot be decided"),
+            ("vars.n < 'a'", "undecided", "cannot be decided"),
+            ("vars.long[99] == 'x'", "failed", "there is no [99]"),
+        ]
+    ):
+        ended, _, _ = play(HEAD + f"steps:\n- assert: {claim}\n", tmp_path / str(number))
+        assert ended.verdict == verdict and said in ended.reason, ended.reason
+
+
+def test_in_check_mode_a_claim_about_what_was_not_done_is_no_alarm(tmp_path):
+    ended, events, _ = play(HEAD + "steps:\n- {id: s, say: passed, when: 'false'}\n- assert: steps.s.value == 1\n", tmp_path, check=True)
+    told = next(event for event in reversed(events) if getattr(event, "type", "") == "assert" and hasattr(event, "verdict"))
+    assert ended.verdict == "passed" and (told.status, told.verdict) == ("passed", "passed")
+    assert told.reason == "would check 1 claim; 1 cannot be known before the run" and told.result["claims"][0]["outcome"] == "unknown"

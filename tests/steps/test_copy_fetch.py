@@ -73,3 +73,9 @@ def test_a_file_over_the_limit_is_named_with_the_way_out(ctx, tmp_path):
     (tmp_path / "big").write_bytes(b"x" * 5000)
     result = ctx.do(Fetch(path=str(tmp_path / "big"), max=Size(1000)))
     assert result.verdict == "failed" and "tail" in result.reason
+
+
+def test_a_pipe_is_not_waited_for(ctx, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    result = ctx.do(Copy(from_=str(tmp_path / "pipe"), to=str(tmp_path / "b")))
+    assert result.verdict == "failed" and "no regular file" in result.reason

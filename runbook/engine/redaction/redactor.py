@@ -113,15 +113,17 @@ class Redactor:
         """The lines of a journal, as data; one that is none, or is torn, as text."""
         for number, line in enumerate(lines):
             try:
-                event = json.loads(line)
-            except ValueError:
-                event = None
-            if not isinstance(event, dict):
+                yield self._event(json.loads(line), number, file)
+            except (ValueError, RecursionError):  # torn, or nested deeper than any event
                 yield self.text(line, Place(file, number + 1))
-                continue
-            n = event.get("n")
-            place = Place(file, event=n if isinstance(n, int) else number, tag=tag_of(event))
-            yield json.dumps(self.data(event, place), ensure_ascii=False, separators=(",", ":")) + "\n"
+
+    def _event(self, event: Any, number: int, file: str) -> str:
+        """One line of a journal. Raises ValueError for what is no event."""
+        if not isinstance(event, dict):
+            raise ValueError("no event")
+        n = event.get("n")
+        place = Place(file, event=n if isinstance(n, int) else number, tag=tag_of(event))
+        return json.dumps(self.data(event, place), ensure_ascii=False, separators=(",", ":")) + "\n"
 
     def file(self, pieces: Iterable[str], file: str) -> Iterator[str]:
         """The text of a file, however long."""
