@@ -82,7 +82,22 @@ class Profiles:
 def profiles(playbook: str = "") -> Profiles:
     """The search path of a playbook; without one, `./profiles` stands for the folder beside it."""
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    return Profiles((config / "runbook" / "profiles", Path(playbook).parent / "profiles", PACKAGED))
+    folders = (config / "runbook" / "profiles", Path(playbook).parent / "profiles", PACKAGED)
+    return _unchanged(folders, tuple(_stamp(path) for folder in folders[:2] for path in sorted(folder.glob(f"*{SUFFIX}"))))
+
+
+@functools.lru_cache(maxsize=32)
+def _unchanged(folders: tuple[Path, ...], stamps: tuple[tuple[str, int, int], ...]) -> Profiles:
+    """One search path for all playbooks of a folder, as long as the files of the user's folders are the same."""
+    return Profiles(folders)
+
+
+def _stamp(path: Path) -> tuple[str, int, int]:
+    try:
+        stat = path.stat()
+    except OSError:
+        return str(path), 0, 0
+    return str(path), stat.st_mtime_ns, stat.st_size
 
 
 def _same(one: Path, file: str) -> bool:
