@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -88,7 +88,7 @@ def compare(scenario: Scenario, seed: int, answer: Diagnosis, blame: Sequence[in
 
 def table(outcomes: Sequence[Outcome]) -> str:
     """A row per scenario, the totals, and each wrong run in full."""
-    head = f"{'scenario':<22}{'truth':<12}{'n':>5}{'right':>7}{'undec':>7}{'wrong':>7}  {'after s: median, p95':<22}{'kind':<8}{'culprit':<9}verdicts"
+    head = f"{'scenario':<26}{'truth':<12}{'n':>5}{'right':>7}{'undec':>7}{'wrong':>7}  {'after s: median, p95':<22}{'kind':<8}{'culprit':<9}verdicts"
     rows = [head, "-" * len(head)]
     for name in sorted({one.scenario for one in outcomes}, key=lambda name: (SCENARIOS[name].truth, name)):
         mine = [one for one in outcomes if one.scenario == name]
@@ -114,12 +114,12 @@ def _truths(outcomes: Sequence[Outcome]) -> list[str]:
 def _row(name: str, truth: str, mine: Sequence[Outcome]) -> str:
     words = [one.word for one in mine]
     times = sorted(one.after_s for one in mine if one.after_s is not None)
-    took = f"{statistics.median(times):.0f}, {times[min(len(times) - 1, int(0.95 * len(times)))]:.0f}" if times else ""
+    took = f"{statistics.median(times):.0f}, {_p95(times):.0f}" if times else ""
     kinds = [one.kind_right for one in mine if one.kind_right is not None]
     blamed = [one.culprit_right for one in mine if one.culprit_right is not None]
     said = Counter("open" if one.word == "open" else f"{one.verdict}/{one.kind}" if one.kind else one.verdict for one in mine)
     return (
-        f"{name:<22}{truth:<12}{len(mine):>5}{words.count('right'):>7}{words.count('undecided'):>7}"
+        f"{name:<26}{truth:<12}{len(mine):>5}{words.count('right'):>7}{words.count('undecided'):>7}"
         f"{len(wrong(mine)):>7}  {took:<22}"
         f"{f'{sum(kinds)}/{len(kinds)}' if kinds else '':<8}{f'{sum(blamed)}/{len(blamed)}' if blamed else '':<9}"
         + (", ".join(f"{word} {count}" for word, count in said.items()) if truth else "")
@@ -127,17 +127,35 @@ def _row(name: str, truth: str, mine: Sequence[Outcome]) -> str:
 
 
 def totals(outcomes: Sequence[Outcome]) -> list[str]:
-    """The figures that the targets are about."""
+    """The figures that the targets are about, each with its target."""
     alive = [one for one in outcomes if SCENARIOS[one.scenario].is_alive]
     stuck = [one for one in outcomes if one.truth == "hung"]
+    told = [one for one in outcomes if one.word != "open"]
     lines = [
-        f"live called hung: {sum(one.word == 'false_hung' for one in alive)} of {len(alive)}",
-        f"hung called slow or passed: {sum(one.word == 'missed' for one in stuck)} of {len(stuck)}",
-        f"undecided: {sum(one.word == 'undecided' for one in outcomes)} of {sum(one.word != 'open' for one in outcomes)}",
+        f"live called hung: {sum(one.word == 'false_hung' for one in alive)} of {len(alive)} (0)",
+        f"hung called slow or passed: {sum(one.word == 'missed' for one in stuck)} of {len(stuck)} (0)",
+        f"undecided: {_share(told, lambda one: one.word == 'undecided')} (≤ 10 %); beside them "
+        f"{sum(one.verdict == 'undecided' and one.word == 'right' for one in told)} of which nobody could tell more",
     ]
     for pace, (median, p95) in WITHIN_S.items():
         times = sorted(one.after_s for one in outcomes if one.after_s is not None and SCENARIOS[one.scenario].pace == pace)
         if times:
-            at = times[min(len(times) - 1, int(0.95 * len(times)))]
-            lines.append(f"{pace}: median {statistics.median(times):.1f} s (≤ {median}), p95 {at:.1f} s (≤ {p95}), n {len(times)}")
+            lines.append(f"{pace}: median {statistics.median(times):.1f} s (≤ {median}), p95 {_p95(times):.1f} s (≤ {p95}), n {len(times)}")
+    kinds = [one for one in outcomes if one.kind_right is not None]
+    named = [one for one in outcomes if one.culprit_right is not None]
+    apart = [one for one in named if SCENARIOS[one.scenario].ranks]
+    nobody = sum(one.culprit_right is None and one.word == "right" for one in stuck if SCENARIOS[one.scenario].ranks)
+    lines.append(f"kind right: {_share(kinds, lambda one: bool(one.kind_right))}")
+    lines.append(f"culprit right: {_share(named, lambda one: bool(one.culprit_right))}")
+    lines.append(f"of four ranks: {_share(apart, lambda one: bool(one.culprit_right))} (≥ 95 %), nobody named in {nobody}")
     return lines
+
+
+def _p95(times: Sequence[float]) -> float:
+    """The smallest time that 95 % of them do not exceed."""
+    return times[max(0, -(-95 * len(times) // 100) - 1)]
+
+
+def _share(outcomes: Sequence[Outcome], counts: Callable[[Outcome], bool]) -> str:
+    count = sum(map(counts, outcomes))
+    return f"{count} of {len(outcomes)}" + (f", {100 * count / len(outcomes):.1f} %" if outcomes else "")

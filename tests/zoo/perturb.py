@@ -24,7 +24,7 @@ from tests.zoo.looking import ends_of
 from tests.zoo.outcome import Outcome, compare
 from tests.zoo.scenario import SCENARIOS
 
-OF_SAMPLE = ("log", "sockets", "locks", "folders", "disks", "pressure", "stacks", "peers", "listeners")
+OF_SAMPLE = ("log", "sockets", "locks", "folders", "disks", "pressure", "stacks", "calls", "peers", "listeners")
 OF_PROCESS = ("io", "mapped_weights", "files", "pipes")
 EVERY = 3
 """Every so many samples the judge is asked; at each would only cost more."""
@@ -78,13 +78,14 @@ def perturb(wait: Wait, rng: random.Random) -> str:
 
 
 def _drop(samples: list[Sample], share: float, rng: random.Random) -> list[Sample]:
-    """Some samples never came; what the log said in them comes with the next. Stacks are asked for until they come."""
+    """Some samples never came; what the log said in them comes with the next. Stacks and system calls are asked for until they come."""
     kept: list[Sample] = []
     pending: Sample | None = None
     for sample in samples:
         sample = carry_log(pending, sample) if pending is not None else sample
         pending = None
-        if kept and rng.random() < share and not isinstance(sample.stacks, Seen) and sample is not samples[-1]:
+        asked = isinstance(sample.stacks, Seen) or isinstance(sample.calls, Seen)
+        if kept and rng.random() < share and not asked and sample is not samples[-1]:
             pending = sample
         else:
             kept.append(sample)

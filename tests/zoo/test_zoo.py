@@ -68,3 +68,9 @@ def test_there_are_enough_scenarios_and_each_is_told_apart() -> None:
     truths = [scenario.truth for scenario in SCENARIOS.values()]
     assert len(truths) >= 36 and truths.count("hung") >= 18 and truths.count("live") >= 18
     assert all(re.search(r"\w\.$", scenario.about) for scenario in SCENARIOS.values())
+
+
+def test_a_hang_that_may_stay_undecided_has_a_live_twin_that_looks_like_it() -> None:
+    excused = [scenario for scenario in SCENARIOS.values() if scenario.truth == "hung" and scenario.is_untold]
+    assert len(excused) <= 4
+    assert all(SCENARIOS[scenario.twin].is_alive and SCENARIOS[scenario.twin].silent for scenario in excused)
