@@ -6,7 +6,7 @@ DEMO_PORT ?= 8000
 # Compiled once and kept, not again by each of the hundreds of processes that the tests start.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test story zoo zoo-fast check fast generate lint types picture bench clean setup setup-dev
+.PHONY: demo test story zoo zoo-fast check fast generate lint types picture docs bench clean setup setup-dev
 
 setup: $(VENV)/.stamp-lab
 setup-dev: $(VENV)/.stamp-dev
@@ -69,6 +69,10 @@ generate: setup-dev
 ## The pictures of the README, from two real runs.
 picture: setup
 	@DEMO_PORT=$(DEMO_PORT) $(BIN)/python docs/images/make.py
+
+## The documentation as a site, in .cache/docs; every warning is an error.
+docs: setup-dev
+	$(BIN)/python -m sphinx -b html -W --keep-going -n -q docs .cache/docs
 
 bench: setup-dev
 	$(BIN)/python tests/benchmarks/bench.py

@@ -21,6 +21,10 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The machine's mistake, not ours; but the command was not carried out, so its code is that of an error."""
 
 
+COMPLETE = "_RUNBOOK_COMPLETE"
+"""Set by the shell that asks what may follow."""
+
+
 class Entry(NamedTuple):
     """A command: its module in this package (which exports `command`) and its line in `--help`."""
 
@@ -34,6 +38,7 @@ COMMANDS: dict[str, Entry] = {
     "plan": Entry("plan", "Show what a playbook would do on each host; do nothing."),
     "vars": Entry("vars", "Say where each variable of a playbook has its value from."),
     "diagnose": Entry("diagnose", "Say whether a server serves, loads or hangs, and why; no playbook needed."),
+    "doctor": Entry("doctor", "Examine a host: the way in, what can be seen there, what was left."),
     "runs": Entry("runs", "List the runs on this machine."),
     "show": Entry("show", "Show what a run did and why it ended so."),
     "report": Entry("report", "Write a run as Markdown, HTML, JUnit, JSON, a trace or a zip."),
@@ -49,8 +54,10 @@ COMMANDS: dict[str, Entry] = {
     "fmt": Entry("fmt", "Bring playbooks into one form; comments are kept."),
     "steps": Entry("steps", "List the step types, or describe one."),
     "tensors": Entry("tensors", "Compare the tensors of two captures or checkpoints."),
+    "completion": Entry("completion", "Print what makes bash, zsh or fish complete our words."),
     "schema": Entry("schema", "Print the JSON Schema of a playbook."),
     "list": Entry("list", "List the playbooks that can be run by name."),
+    "mcp": Entry("mcp", "Serve the commands as tools to an agent (Model Context Protocol)."),
     "lab": Entry("lab", "Start, stop or look at the embedded GPU host."),
 }
 
@@ -70,7 +77,18 @@ class LazyGroup(click.Group):
         from importlib import import_module
 
         command: click.Command = import_module(f"runbook.cli.{entry.module}").command
-        return command
+        if COMPLETE not in os.environ:
+            return command
+        from runbook.cli.complete import attach
+
+        return attach(command, cmd_name)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """The names of the table, so that a completion imports no command; then the options."""
+        from click.shell_completion import CompletionItem
+
+        names = [CompletionItem(name, help=entry.short_help) for name, entry in COMMANDS.items() if name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """As click's, with "did you mean"."""

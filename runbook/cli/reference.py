@@ -20,7 +20,7 @@ def commands_page() -> str:
     parts = [
         "# Commands",
         f"Made from the commands {DO_NOT_EDIT} The same text comes from `runbook COMMAND --help`."
-        " What the numbers at the end mean: [exit codes](../../README.md#exit-codes).",
+        " What the numbers at the end mean: [exit codes](exit_codes.md).",
     ]
     root = click.Context(app, info_name="runbook")
     for name in COMMANDS:
@@ -70,4 +70,6 @@ def _fields(event: type[msgspec.Struct]) -> str:
 def exit_codes_page(readme: str) -> str:
     """The README's table of exit codes as a page that other pages can link to."""
     section = readme.split("## Exit codes\n", 1)[1].split("\n## ", 1)[0]
-    return f"# Exit codes\n\nTaken from the README {DO_NOT_EDIT}\n{section.replace('](docs/', '](../').replace('](schemas/', '](../../schemas/')}"
+    for here, there in (("](docs/", "](../"), ("](schemas/", "](../../schemas/")):
+        section = section.replace(here, there)
+    return f"# Exit codes\n\nTaken from the README {DO_NOT_EDIT}\n{section}"

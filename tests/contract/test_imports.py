@@ -46,7 +46,7 @@ THEIRS: dict[str, set[str]] = {
     "tickets": {"httpx", "tenacity"},
     "lab": {"asyncssh", "torch", "safetensors", "setproctitle", "starlette", "uvicorn", "lab_engine"},
     "shell_script": set(),
-    "cli": {"click"},
+    "cli": {"click", "mcp"},
 }
 """Third parties, besides msgspec: the nouns are its structs, so every package but onhost may."""
 
@@ -57,6 +57,7 @@ ONE_FILE = {
     "tenacity": {"hosts", "tickets"},
     "yaml": {"lang"},
     "click": {"cli"},
+    "mcp": {"cli"},
 }
 """Each door to a library is one file per package, and stands in these packages only."""
 MANY_FILES = {"click", "yaml"}
