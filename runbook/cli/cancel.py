@@ -29,7 +29,7 @@ from runbook.render.story import tell
 @click.option("--for", "for_s", type=DURATION, default="10m", show_default=True, help="Wait at most this long for a running one's cleanup.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(run: str, for_s: float, as_json: bool) -> int:
-    """End RUN (an id, its beginning, `last`, or a folder): running, suspended, or without a controller.
+    """End RUN (an id, its beginning, `last`, or a folder): running, suspended, or without a controller; or what it kept (`run --keep`).
 
     Its `always` steps run, then launches are stopped and patches undone. A running one is asked to do so itself: exit 75 when its cleanup
     takes longer than --for, 8 when its controller does not hear.
@@ -47,10 +47,11 @@ def command(run: str, for_s: float, as_json: bool) -> int:
     header = state.header
     if header is None:
         raise click.UsageError(f"{folder.name} has no header: nothing ran, so there is nothing to cancel")
-    if state.ended is not None:
+    kept = state.ended is not None and bool(state.owed)
+    if state.ended is not None and not kept:
         click.echo(f"{header.run} has ended already: {state.ended.verdict}", err=True)
         return perform.finish(folder, as_json)
-    if state.suspended is None and store.is_alive(state.controller):
+    if not kept and state.suspended is None and store.is_alive(state.controller):
         code = ask_to_cancel(folder, tell(events), SystemClock(), for_s=for_s, as_json=as_json)
         if code is not None:
             return code
@@ -87,10 +88,10 @@ def secrets_of(folder: Path, header: RunStarted) -> tuple[dict[str, str], list[s
     journal = (folder / EVENTS).read_text("utf-8", "replace")
     masked = set(re.findall(r"\*\*\*(\w+)\*\*\*", journal)) & {*header.secrets, *filter(looks_secret, header.overrides)}
     known = {name: os.environ[name] for name in {*header.secrets, *masked} if os.environ.get(name)}
-    return known, sorted(masked - set(known))
     if any(name not in known for name in header.secrets):
         where = Path(header.controller.get("cwd") or "") / header.playbook
         known.update(secrets.read(rebuild(header).secrets, os.environ, where.parent)[0])
+    return known, sorted(masked - set(known))
 
 
 def rebuild(header: RunStarted) -> Playbook:

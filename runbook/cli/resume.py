@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -12,7 +13,7 @@ from typing import Any
 import click
 import msgspec
 
-from runbook.cli import store
+from runbook.cli import reuse, store
 from runbook.cli.cancel import last_open, rebuild, secrets_of
 from runbook.cli.load import read_secrets
 from runbook.cli.params import DURATION
@@ -91,6 +92,7 @@ def _resume(folder: Path, redo: tuple[str, ...], skip: tuple[str, ...], as_json:
         overrides=again.overrides,
         check=header.check,
         no_suspend=header.no_suspend,
+        keep=header.keep,
         argv=header.argv,
         unmasked=again.unmasked,
         tags=header.tags,
@@ -98,6 +100,8 @@ def _resume(folder: Path, redo: tuple[str, ...], skip: tuple[str, ...], as_json:
         start_at=header.start_at,
     )
     runtime = perform.runtime(again.playbook, options, again.secrets, clock, first=len(events), cwd=header.controller.get("cwd"))
+    with contextlib.suppress(click.UsageError):  # the other run's folder is gone: then there is nothing more to take over
+        runtime.reused = reuse.earlier(header.reuse) if header.reuse else None
     with live.follower(clock, quiet=quiet) as follower:
         runtime.journal.follow(follower.follow)
         leave = functools.partial(perform.leave, options, as_json)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from runbook.cli import confirm, load, sources, store
+from runbook.cli import confirm, load, reuse, sources, store
 from runbook.cli.choosing import check_choice, split
 from runbook.cli.run_options import Choice, options
 from runbook.engine.selection import unselected
@@ -35,6 +35,8 @@ def command(**chosen: Any) -> int:
     if loaded.diagnostics:
         show_problems(loaded)
     check_choice(loaded.playbook, choice)
+    if choice.reuse is not None:
+        reuse.earlier(choice.reuse)
     left_out = unselected(loaded.playbook, split(choice.tags), split(choice.skip_tags), choice.start_at)
     open_questions = [] if choice.check else confirm.unconfirmed(loaded.playbook, yes=choice.yes, left_out=left_out)
     if open_questions:
@@ -65,6 +67,7 @@ def perform_run(choice: Choice, loaded: load.Loaded, place: store.Place, clock: 
         overrides=loaded.overrides,
         check=choice.check,
         no_suspend=choice.no_suspend,
+        keep=choice.keep,
         tags=split(choice.tags),
         skip_tags=split(choice.skip_tags),
         start_at=choice.start_at,
@@ -72,6 +75,7 @@ def perform_run(choice: Choice, loaded: load.Loaded, place: store.Place, clock: 
         argv=sys.argv[1:],
     )
     runtime = perform.runtime(loaded.playbook, asked, loaded.secrets, clock)
+    runtime.reused = reuse.earlier(choice.reuse) if choice.reuse is not None else None
     runtime.ask = None if quiet else asker(clock)
     runtime.stepping = Stepping() if choice.step else None
     asks = runtime.ask is not None and (choice.step or any(node.type == "pause" for node in runtime.nodes.values()))

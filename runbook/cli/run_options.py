@@ -10,7 +10,6 @@ import click
 import msgspec
 
 from runbook.cli.params import DURATION
-from runbook.model.units import Duration, UnitError
 
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -27,6 +26,8 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     start_at: str = ""
     step: bool = False
     no_suspend: bool = False
+    keep: bool = False
+    reuse: str | None = None
     no_post: bool = False
     yes: bool = False
     wait_lease: float = 0.0
@@ -34,14 +35,6 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     detach: bool = False
     as_json: bool = False
     out: Path | None = None
-
-
-def seconds(context: click.Context, parameter: click.Parameter, value: str) -> float:
-    """A duration of the command line in seconds."""
-    try:
-        return float(Duration.parse(value))
-    except UnitError as error:
-        raise click.BadParameter(f"{error}; {error.hint}" if error.hint else str(error)) from error
 
 
 OPTIONS: tuple[Wrap, ...] = (
@@ -53,6 +46,8 @@ OPTIONS: tuple[Wrap, ...] = (
     click.option("--start-at", default="", metavar="STEP", help="Leave out the steps before this one."),
     click.option("--step", is_flag=True, help="Ask before each step: run, skip, or quit."),
     click.option("--no-suspend", is_flag=True, help="Clean up also when a wait ends slow or undecided."),
+    click.option("--keep", is_flag=True, help="Leave servers and patches at the end, until `suspend_for` is over; `cancel` ends them."),
+    click.option("--reuse", metavar="RUN", help="Take over what RUN kept, where this run would make the same."),
     click.option("--no-post", is_flag=True, help="Do not post to the tickets that the playbook names."),
     click.option("--yes", is_flag=True, help="Confirm what others notice on hosts marked `production` or `shared`."),
     click.option("--wait-lease", type=DURATION, default=0.0, help="Wait this long for a host that another run has [refused at once]."),

@@ -11,6 +11,7 @@ from runbook.engine import names
 from runbook.engine.boxes import NO_BOX
 from runbook.engine.runner import Ending, Runner
 from runbook.engine.runtime import Runtime
+from runbook.engine.state import keeper_run
 from runbook.hosts.base import Host, HostError, Unreachable
 from runbook.model.event import EvidenceSaved, Owed, Settled
 from runbook.model.playbook import BlockNode, Node
@@ -31,6 +32,9 @@ class Cleaned(NamedTuple):
     verdict: str
     reason: str
     left_behind: list[str]
+    kept: list[str] = []
+    """What was asked to stay, on hosts too."""
+    kept_until: float | None = None
 
 
 def clean_up(runtime: Runtime, runner: Runner, suspended_step: str | None = None) -> Cleaned:
@@ -39,14 +43,46 @@ def clean_up(runtime: Runtime, runner: Runner, suspended_step: str | None = None
     endings: list[Ending] = []
     for block in blocks:
         endings += runner.each(block.always, NO_BOX, names.around(runtime, block.id).enter(block), "always")
+    runtime.keeping = runtime.options.keep
     endings += runner.each(runtime.playbook.always, NO_BOX, names.Place(), "always")
+    runtime.keeping = False
     had_debts = bool(runtime.state.owed)
-    left = _settle_all(runtime)
+    kept, until = keep_all(runtime) if runtime.options.keep else ([], None)
+    left = [] if kept else settle_all(runtime)
     failed = bool(endings or left)
     did_anything = had_debts or bool(runtime.playbook.always) or bool(blocks)
     verdict = worst([ending.verdict for ending in endings]) if endings else "failed" if left else "passed"
     reason = endings[0].end.reason if endings else f"left behind: {left[0]}" if left else ""
-    return Cleaned("failed" if failed else "passed" if did_anything else "none", verdict, reason, left)
+    return Cleaned("failed" if failed else "passed" if did_anything else "none", verdict, reason, left, kept, until)
+
+
+def keep_all(runtime: Runtime) -> tuple[list[str], float | None]:
+    """Hand what the run made to its keepers, until the time of a suspension is over; answers what stays, and until when.
+
+    A host that cannot be told is a reason to clean up instead: then nothing is kept.
+    """
+    try:
+        expires = hand_over(runtime)
+    except HostError as problem:
+        runtime.find("not_kept", f"what was made could not be left to its keeper, so it is cleaned up: {problem.summary}")
+        return [], None
+    debts = [debt for debt in runtime.state.owed.values() if debt.kind != "keeper"]
+    for debt in debts:
+        launched = runtime.state.launches.get((debt.step, debt.host))
+        if debt.kind == "launch" and launched is not None:
+            save_log(runtime, runtime.host(debt.host), launched)
+    return [f"{debt.host}: {_what(runtime, debt)}, kept as asked" for debt in debts], expires if debts else None
+
+
+def hand_over(runtime: Runtime) -> float:
+    """Leave every host to its keepers for the time of a suspension; answers its end (controller unix s). Raises HostError."""
+    expires = runtime.clock.now() + runtime.info.suspend_for_s
+    for name, run in sorted(
+        {(debt.host, keeper_run(debt, runtime.options.run)) for debt in runtime.state.owed.values() if debt.kind == "keeper"}
+    ):
+        host = runtime.host(name)
+        host.suspend(run, expires + host.facts.clock_offset_s)
+    return expires
 
 
 def open_blocks(nodes: tuple[Node, ...], step: str) -> list[BlockNode]:
@@ -62,7 +98,7 @@ def open_blocks(nodes: tuple[Node, ...], step: str) -> list[BlockNode]:
     return []
 
 
-def _settle_all(runtime: Runtime) -> list[str]:
+def settle_all(runtime: Runtime) -> list[str]:
     """Pay every debt, newest first, keepers last. Answers what stays."""
     left: list[str] = []
     newest_first = list(reversed(runtime.state.owed.values()))
@@ -94,7 +130,7 @@ def _what(runtime: Runtime, debt: Owed) -> str:
 
 
 def _stop_launch(runtime: Runtime, host: Host, debt: Owed) -> list[str]:
-    run = runtime.options.run
+    run = keeper_run(debt, runtime.options.run)
     launched = runtime.state.launches.get((debt.step, debt.host))
     # A launch may have begun and never been told of: then its keeper knows.
     state = launched.state if launched else next((known for known in host.keeper(run).launches if known.id == debt.step), None)
@@ -123,7 +159,7 @@ def _restore_patch(runtime: Runtime, host: Host, debt: Owed) -> list[str]:
     ids = [patched.record.id] if patched else [debt.step]
     left = []
     with runtime.action(debt.step, debt.host, "restore", {"ids": ids}) as done:
-        reports = host.restore(runtime.options.run, ids)
+        reports = host.restore(keeper_run(debt, runtime.options.run), ids)
         done(states=[report.state for report in reports])
     for report in reports:
         if report.state == "conflict":
@@ -134,13 +170,18 @@ def _restore_patch(runtime: Runtime, host: Host, debt: Owed) -> list[str]:
 
 
 def _retire_keeper(runtime: Runtime, host: Host, debt: Owed) -> list[str]:
+    own = runtime.options.run
+    run = keeper_run(debt, own)
     for launched in runtime.state.launches.values():
-        if launched.host == debt.host and not launched.attached:
+        if launched.host == debt.host and not launched.attached and (launched.run or own) == run:
             save_log(runtime, host, launched)
-    if any(other.host == debt.host and other.kind != "keeper" for other in runtime.state.owed.values()):
+    if any(other.host == debt.host and other.kind != "keeper" and keeper_run(other, own) == run for other in runtime.state.owed.values()):
         return []  # what is still owed needs its keeper and its records
+    if run != own and (host.open_patches(run) or any(launch.ended is None for launch in host.keeper(run).launches)):
+        runtime.emit(Settled(id=debt.id, how="given back"))
+        return []  # the other run still has something there that this one did not take over
     with runtime.action(debt.step, debt.host, "retire", {}) as done:
-        left = host.retire(runtime.options.run)
+        left = host.retire(run)
         done(left=left)
     runtime.emit(Settled(id=debt.id, how="gone"))
     kept = {launched.state.log for launched in runtime.state.launches.values() if launched.host == debt.host}

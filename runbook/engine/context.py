@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ from runbook.diagnose import baseline
 from runbook.engine import names
 from runbook.engine.boxes import Box
 from runbook.engine.link import Link
+from runbook.engine.reuse import Reuse
 from runbook.engine.runtime import Action, Runtime
 from runbook.engine.watch import pause, watch
 from runbook.hosts.base import CancelToken, Host, HostFacts, Unreachable
@@ -62,6 +63,12 @@ class Context:
         self.once = f"{node.id}.{attempt}{item}@{zlib.crc32(target.encode()):08x}"
         self._link = Link(runtime, node.id, target, self.remaining_s)
         self._thread, self._watching = threading.get_ident(), False
+
+    @property
+    def reuse(self) -> Reuse | None:
+        """The run whose servers and patches may be taken over."""
+        earlier = self._runtime.reused
+        return Reuse(earlier, self._runtime, self.step, self.host) if earlier is not None and not self.check_mode else None
 
     @property
     def host(self) -> Host:
@@ -115,10 +122,19 @@ class Context:
         """Record a finding."""
         self._runtime.find(code, text, self.step)
 
-    def evidence(self, name: str, data: bytes, about: str = "") -> str:
+    def evidence(self, name: str, data: bytes | Iterable[bytes], about: str = "") -> str:
         """Save a masked file in the run's evidence/; one a host and loop item where there are several."""
-        path = self._runtime.journal.save(f"{self.step}/{names.file(self._runtime, self._node, self._place)}{name}", data)
-        self.emit(EvidenceSaved(step=self.step, file=path, bytes=len(data), about=about))
+        sizes: list[int] = []
+
+        def counted(pieces: Iterable[bytes]) -> Iterator[bytes]:
+            for piece in pieces:
+                sizes.append(len(piece))
+                yield piece
+
+        whole = f"{self.step}/{names.file(self._runtime, self._node, self._place)}{name}"
+        path = self._runtime.journal.save(whole, data if isinstance(data, bytes) else counted(data))
+        size = len(data) if isinstance(data, bytes) else sum(sizes)
+        self.emit(EvidenceSaved(step=self.step, file=path, bytes=size, about=about))
         return path
 
     def owe(self, id: str, kind: str, **detail: Any) -> None:
@@ -138,6 +154,10 @@ class Context:
     def set_vars(self, values: dict[str, Any]) -> None:
         """Change variables for the rest of the run."""
         self.emit(VarsSet(step=self.step, values=values))
+
+    def masked(self, text: str | None) -> str | None:
+        """A text as the journal has it."""
+        return None if text is None else self._runtime.journal.mask.text(text)
 
     def launched(self, step: str) -> Launched | None:
         """The launch of that step on this host."""

@@ -17,7 +17,7 @@ import msgspec
 import runbook
 from runbook.engine import names, requests
 from runbook.engine.boxes import NO_BOX, nested
-from runbook.engine.cleanup import Cleaned, clean_up
+from runbook.engine.cleanup import Cleaned, clean_up, hand_over, settle_all
 from runbook.engine.journal import JournalError
 from runbook.engine.renew import Renewer
 from runbook.engine.runner import Ending, Runner, suspends
@@ -102,6 +102,21 @@ class Execution:
         except JournalError as problem:
             return self._without_journal(problem)
 
+    def release(self) -> RunEnded:
+        """End what a run has kept. Its verdict stays as it is."""
+        with self._guarded():
+            return self._recording(self._released)
+
+    def _released(self) -> RunEnded:
+        runtime, was = self._runtime, self._runtime.state.ended
+        assert was is not None
+        self._cleaning = True
+        left = settle_all(runtime)
+        cleanup = "failed" if left else "passed"
+        ended = msgspec.structs.replace(was, t=0.0, n=-1, cleanup=cleanup, left_behind=left, next=[], kept_until=None)
+        runtime.emit(ended)
+        return ended
+
     def cancel(self) -> RunEnded:
         """End a suspended run: `always`, then what is owed."""
         state = self._runtime.state
@@ -137,12 +152,8 @@ class Execution:
         """Hand every host to its keeper. A host that cannot be told is a reason to clean up instead."""
         runtime = self._runtime
         self._renewer.stop()
-        expires = runtime.clock.now() + runtime.info.suspend_for_s
-        kept = {debt.host for debt in runtime.state.owed.values() if debt.kind == "keeper"}
         try:
-            for name in kept:
-                host = runtime.host(name)
-                host.suspend(runtime.options.run, expires + host.facts.clock_offset_s)
+            expires = hand_over(runtime)
         except HostError as problem:
             runtime.find("not_suspended", f"the run could not be suspended, so it is cleaned up: {problem.summary}")
             return None
@@ -168,6 +179,8 @@ class Execution:
     def _finish(self, ending: Ending | None, suspended_step: str | None = None) -> RunEnded:
         runtime = self._runtime
         self._cleaning = True
+        if runtime.options.keep:
+            self._renewer.stop()  # a renewal after the hosts are left to their keepers would end that
         verdict = "interrupted" if self._interrupted_by else ending.verdict if ending else "passed"
         if self._interrupted_by and runtime.state.interrupted is None:
             code = INTERRUPTED_BY.get(self._interrupted_by, EXIT_CODES["interrupted"])
@@ -195,6 +208,7 @@ class Execution:
         if decided_by_cleanup:
             reason = f"the steps passed, but cleanup did not: {cleaned.reason}"
         code = INTERRUPTED_BY.get(self._interrupted_by or "", EXIT_CODES[word])
+        run = self._runtime.options.run
         advice = list(ending.end.diagnosis.next) if ending and ending.end.diagnosis else []
         return RunEnded(
             verdict=word,
@@ -203,8 +217,9 @@ class Execution:
             reason=reason,
             failed_step=ending.end.step if ending else None,
             cleanup=cleaned.status,
-            left_behind=cleaned.left_behind,
-            next=advice + ([] if word == "passed" else [f"runbook show {self._runtime.options.run}"]),
+            left_behind=[*cleaned.kept, *cleaned.left_behind],
+            next=[*advice, *([] if word == "passed" else [f"runbook show {run}"]), *(_ways(self._runtime) if cleaned.kept else ())],
+            kept_until=cleaned.kept_until,
             seconds=self._runtime.clock.monotonic() - self._began + self._before_s,
         )
 
@@ -230,6 +245,12 @@ class Execution:
         with contextlib.suppress(JournalError):
             runtime.emit(ended)
         return ended
+
+
+def _ways(runtime: Runtime) -> list[str]:
+    """What can be done with what was kept."""
+    run, after = runtime.options.run, format_duration(runtime.info.suspend_for_s)
+    return [f"runbook run {runtime.playbook.file} --reuse {run}", f"runbook cancel {run}  # or its keeper ends it {after} after the run"]
 
 
 def _choices(ending: Ending) -> list[str]:
@@ -261,6 +282,8 @@ def header(runtime: Runtime, controller: dict[str, Any]) -> RunStarted:
         secrets=[secret.name for secret in playbook.secrets],
         check=options.check,
         no_suspend=options.no_suspend,
+        keep=options.keep,
+        reuse=runtime.reused.run if runtime.reused else "",
         argv=options.argv,
         files=playbook.files,
         includes=playbook.includes,

@@ -10,6 +10,7 @@ from datetime import datetime
 import msgspec
 
 from runbook.engine.context import Context
+from runbook.engine.reuse import owners
 from runbook.engine.runtime import Runtime
 from runbook.engine.watch import pause
 from runbook.hosts.base import Host, Lease, RemoteError
@@ -45,7 +46,8 @@ def _try(runtime: Runtime, host: Host, context: Context) -> Lease | None:
     controller = runtime.state.header.controller if runtime.state.header else {}
     holder = f"{controller.get('user', '?')}@{controller.get('host', '?')}"
     try:
-        taken_over = host.take_lease(runtime.options.run, holder, runtime.info.suspend_for_s)
+        reuse = sorted(owners(runtime.reused)) if runtime.reused is not None else ()
+        taken_over = host.take_lease(runtime.options.run, holder, runtime.info.suspend_for_s, reuse)
     except RemoteError as problem:
         if "lease" not in problem.data:
             raise

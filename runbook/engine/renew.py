@@ -6,6 +6,7 @@ import threading
 
 from runbook.engine.journal import JournalError
 from runbook.engine.runtime import Runtime
+from runbook.engine.state import keeper_run
 from runbook.hosts.base import HostError
 from runbook.model.event import AnyEvent, Registered
 
@@ -53,11 +54,13 @@ class Renewer:
                 self._renew()
 
     def _renew(self) -> None:
-        kept = {debt.host for debt in list(self._runtime.state.owed.values()) if debt.kind == "keeper"} | set(self._runtime.leased)
-        for name, host in self._runtime.connected().items():
-            if name in kept:
+        own = self._runtime.options.run
+        kept = {(debt.host, keeper_run(debt, own)) for debt in list(self._runtime.state.owed.values()) if debt.kind == "keeper"}
+        connected = self._runtime.connected()
+        for name, run in sorted(kept | {(host, own) for host in self._runtime.leased}):
+            if name in connected:
                 try:
-                    replaced = host.renew(self._runtime.options.run)
+                    replaced = connected[name].renew(run)
                 except HostError:
                     continue  # the step that uses the host reports it; the timers on the host are what protects it
                 if replaced and not self._over:

@@ -14,7 +14,7 @@ import msgspec
 from runbook.engine.execute import Execution, Leave
 from runbook.engine.past import Flight, Past
 from runbook.engine.runtime import Runtime, walk
-from runbook.engine.state import fold
+from runbook.engine.state import fold, keeper_run
 from runbook.engine.watch import pause
 from runbook.hosts.base import Host, HostFacts, RemoteError
 from runbook.model.event import ActionEnded, ActionStarted, AnyEvent, Resumed, RunEnded, RunSuspended, StepEnded
@@ -46,8 +46,10 @@ def resume(
 
 
 def cancel(runtime: Runtime, events: list[AnyEvent], leave: Leave) -> RunEnded:
-    """Clean a run up that is suspended or has lost its controller: its `always`, then what is owed."""
+    """Clean a run up that is suspended or has lost its controller: its `always`, then what is owed. Of one that has ended: what it kept."""
     _take_up(runtime, events, (), ())
+    if runtime.state.ended is not None:
+        return Execution(runtime, leave).release()
     _close(runtime)
     return Execution(runtime, leave).cancel()
 
@@ -67,13 +69,14 @@ def _take_up(runtime: Runtime, events: Sequence[AnyEvent], redo: Sequence[str], 
 
 def _reach(runtime: Runtime) -> list[str]:
     """Connect to every host with a keeper of this run, and renew it; answers what keepers had undone before."""
-    hosts = dict.fromkeys(debt.host for debt in runtime.state.owed.values() if debt.kind == "keeper")
-    return [f"{name}: {text}" for name in hosts for text in _renewed(runtime, runtime.host(name))]
+    own = runtime.options.run
+    keepers = dict.fromkeys((debt.host, keeper_run(debt, own)) for debt in runtime.state.owed.values() if debt.kind == "keeper")
+    return [f"{name}: {text}" for name, run in keepers for text in _renewed(runtime, runtime.host(name), run)]
 
 
-def _renewed(runtime: Runtime, host: Host) -> list[str]:
+def _renewed(runtime: Runtime, host: Host, run: str) -> list[str]:
     """What this keeper did on its own. Raises RemoteError when it is still cleaning up after two minutes."""
-    run, deadline = runtime.options.run, runtime.clock.monotonic() + CLEANING_S
+    deadline = runtime.clock.monotonic() + CLEANING_S
     while True:
         try:
             if host.renew(run):

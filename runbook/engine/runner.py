@@ -136,6 +136,9 @@ class _Step:
         if self._node.id in self._runtime.unselected:
             self._runtime.emit(skipped(self._node, self._part, self._runtime.unselected[self._node.id]))
             return None
+        if self._runtime.keeping and self._class.ENDS:
+            self._end_unrun("skipped", None, "--keep")
+            return None
         begun = self._past.entered([self._node])
         decision = names.Decision(True) if begun else names.decide(self._runtime, self._node.common.when, self._place)
         if decision.skip:

@@ -11,6 +11,7 @@ import msgspec
 
 from runbook.engine.journal import Journal
 from runbook.engine.past import Past
+from runbook.engine.reuse import Earlier
 from runbook.engine.selection import unselected
 from runbook.engine.state import RunState
 from runbook.engine.stepping import Ask, Stepping
@@ -47,6 +48,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     overrides: dict[str, Any] = {}
     check: bool = False
     no_suspend: bool = False
+    keep: bool = False
+    """Launches and patches stay at the end, until the keeper's time is over."""
     wait_lease_s: float = 0.0
     """How long to wait for hosts that another run has leased."""
     argv: list[str] = []
@@ -89,6 +92,10 @@ class Runtime:
         self.earlier = earlier
         self.state = RunState()
         self.past = Past()
+        self.reused: Earlier | None = None
+        """The run whose servers and patches may be taken over."""
+        self.keeping = False
+        """In the last `always` of a run that keeps what it made."""
         self.cancel = CancelToken()
         self.info = RunInfo(id=options.run, dir=options.dir, suspend_for_s=float(playbook.suspend_for))
         self.ask: Ask | None = None

@@ -143,6 +143,11 @@ class RunState:
         return found
 
 
+def keeper_run(debt: Owed, own: str) -> str:
+    """The run whose keeper and records a debt is about: this run's, or the one that it was taken over from."""
+    return str(debt.detail.get("run") or own)
+
+
 def fold(events: list[AnyEvent]) -> RunState:
     """The state after these events."""
     state = RunState()

@@ -27,6 +27,7 @@ from runbook.hosts.errors import (
 )
 from runbook.hosts.looks import Looks, OutOfStep, chain_of
 from runbook.hosts.transport import REPEATABLE, HttpClient, Transport
+from runbook.model.health import Examined
 from runbook.model.remote import (
     Completed,
     Described,
@@ -337,17 +338,22 @@ class Host(Closely):
 
     # leases ------------------------------------------------------------------------------------------------------
 
-    def take_lease(self, run: str, holder: str, hold_s: float) -> tuple[Lease, ...]:
+    def take_lease(self, run: str, holder: str, hold_s: float, reuse: Sequence[str] = ()) -> tuple[Lease, ...]:
         """Take this target's GPUs for the run, or refresh that; answers the leases of dead runs that were taken over.
 
         RemoteError busy: another run has one of them; its lease stands in `data["lease"]`.
         """
-        reply = self.call("lease_take", run=run, holder=holder, hold_s=hold_s, gpus=self.gpu_indices)
+        reply = self.call("lease_take", run=run, holder=holder, hold_s=hold_s, gpus=self.gpu_indices, reuse=list(reuse))
         return msgspec.convert(reply.data["taken_over"], tuple[Lease, ...])
 
     def leases(self) -> tuple[Lease, ...]:
         """All leases of this account on the host, oldest first."""
         return self._typed(tuple[Lease, ...], "lease_list")
+
+    def examine(self) -> Examined:
+        """What this account may see there and what earlier runs left; for the doctor."""
+        examined: Examined = self._typed(Examined, "examine")
+        return examined
 
     # patches -----------------------------------------------------------------------------------------------------
 

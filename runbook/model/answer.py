@@ -79,7 +79,7 @@ class RunAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     next: Annotated[list[str], Meta(description="commands and changes to try next")]
     transcript: Transcript
     diagnosis: Annotated[Union[Diagnosis, UnsetType], Meta(description="of the step that decided")] = UNSET
-    expires: Annotated[Union[Unix, UnsetType], Meta(description="when a suspended run is ended by its keeper")] = UNSET
+    expires: Annotated[Union[Unix, UnsetType], Meta(description="when a keeper ends a suspended run, or what a run kept")] = UNSET
     posts: Annotated[Union[list[PostRow], UnsetType], Meta(description="`run`, `cancel`: one for each ticket of `post:`")] = UNSET
     step: Union[str, UnsetType, None] = UNSET
     phase: Union[str, UnsetType, None] = UNSET

@@ -42,6 +42,9 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="run_started"):
     secrets: list[str] = []
     check: bool = False
     no_suspend: bool = False
+    keep: bool = False
+    reuse: str = ""
+    """The run whose servers and patches may be taken over."""
     argv: list[str] = []
     files: dict[str, str] = {}
     """Texts of included playbooks and vars files, by path."""
@@ -307,6 +310,8 @@ class RunEnded(Event, frozen=True, kw_only=True, tag="run_ended"):
     left_behind: list[str] = []
     next: list[str] = []
     seconds: float = 0.0
+    kept_until: float | None = None
+    """Of a run that keeps what it made: when its keepers end it (unix s)."""
 
 
 AnyEvent = Union[

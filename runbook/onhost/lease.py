@@ -34,13 +34,14 @@ def path_of(folder: RunFolder) -> str:
 def lease_take(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
     """Take the GPUs `gpus` (null: all) for `run`, or refresh what it has. Raises OpError busy, with the other lease in `data`.
 
-    `taken_over`: leases of dead runs that stood in the way, each with why it does not count.
+    `reuse`: runs whose things this one takes over, so that their leases are not in the way. `taken_over`: leases of dead runs that stood
+    in the way, each with why it does not count.
     """
     folder, gpus = RunFolder(ctx.state_dir, args["run"]), args.get("gpus")
     with locked(undo_lock(ctx.state_dir)):
         taken_over = []
         for other in leases(ctx.state_dir):
-            if other["run"] == folder.run or not overlap(gpus, other["gpus"]):
+            if other["run"] in (folder.run, *(args.get("reuse") or ())) or not overlap(gpus, other["gpus"]):
                 continue
             if not other["stale"]:
                 raise OpError("busy", _held(other), "wait for that run, or name other `gpus:`", {"lease": other})

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from runbook.model.answer import Cleanup, RunAnswer, StepRow, Transcript
 from runbook.model.event import AnyEvent, StepEnded
@@ -39,9 +39,15 @@ def summary(events: Iterable[AnyEvent], folder: str, files: dict[str, str | None
         next=closing.next if closing else [],
         transcript=Transcript(dir=folder, events=f"{folder}/events.jsonl", markdown=files.get("markdown"), html=files.get("html")),
         diagnosis=deciding.end.diagnosis or UNSET if deciding and deciding.end else UNSET,
-        expires=story.suspended.expires if story.suspended and not story.ended else UNSET,
+        expires=_expires(story),
     )
     return bounded(cut(msgspec.to_builtins(answer)))
+
+
+def _expires(story: Story) -> float | UnsetType:
+    if story.ended is not None:
+        return UNSET if story.ended.kept_until is None else story.ended.kept_until
+    return story.suspended.expires if story.suspended is not None else UNSET
 
 
 def _step(end: StepEnded) -> StepRow:

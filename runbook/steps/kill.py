@@ -47,6 +47,7 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     CHANGES: ClassVar[bool] = True
     TIMEOUT: ClassVar[str] = "1m"
     RESUME: ClassVar[str] = "recheck"
+    ENDS: ClassVar[bool] = True
     RESULTS: ClassVar[dict[str, str]] = {
         "targets": "pid, start, user, title, rss of each process that was to end",
         "gone": "those that are gone",
@@ -106,10 +107,12 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def run(self, ctx: StepContext) -> StepResult:
         """Look, choose, end, prove."""
         host = ctx.host
-        table = host.processes(ctx.run.id)
+        launched = ctx.launched(self.step) if self.step is not None else None
+        run = launched.run if launched is not None and launched.taken and launched.run else ctx.run.id
+        marker = run if self.step is not None else ""
+        table = host.processes(run)
         if self.step is not None and ctx.launched(self.step) is None:
             return StepResult(verdict="passed", reason=f"`{self.step}` never started a process here", fields=_fields((), KillReport(), ()))
-        launched = ctx.launched(self.step) if self.step is not None else None
         if launched is not None and launched.attached:
             reason = f"`{self.step}` attached a server that this run did not start: name its process, `pid: {launched.state.pid}`"
             return StepResult(verdict="refused", reason=reason, fields=_fields((), KillReport(), ()))
@@ -117,8 +120,9 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if begun is not None:  # what it had chosen, and no process that has come since
             chosen = seeds = [p for p in table if (p.pid, p.start) in {(row["pid"], row["start"]) for row in begun["targets"]}]
         else:
-            seeds = self._seeds(ctx, host, table)
-            chosen = widen(seeds, table, self._run(ctx)) if self.tree else seeds
+            spared = ctx.reuse.runs if self.step is None and ctx.reuse is not None else ()  # their launch steps decide on them
+            seeds = [p for p in self._seeds(ctx, host, table) if p.run not in spared]
+            chosen = widen(seeds, table, marker) if self.tree else seeds
         targets, protected = split(chosen, self.allow_users)
         refusal = self._refusal(seeds, protected)
         if refusal:
@@ -127,10 +131,10 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return StepResult(
                 verdict="passed", reason=f"would end {len(targets)} processes", fields=_fields(targets, KillReport(), protected)
             )
-        tell_keeper(host, ctx.run.id, self.step, targets)
+        tell_keeper(host, run, self.step, targets)
         ladder = self._ladder(ctx)
         with ctx.action("kill", targets=[_row(process) for process in targets], ladder=[str(rung) for rung in ladder]) as done:
-            targets, report = end(host, targets, ladder, ctx.run.id, self._run(ctx))
+            targets, report = end(host, targets, ladder, run, marker)
             done(gone=len(report.gone), left=list(report.left))
         if self.step is not None and not report.left:
             ctx.settle(f"launch:{self.step}:{host.name}", "stopped")
@@ -157,9 +161,6 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         named = next((match.profile for match in self.matches() if match.profile), None)
         profile = launched.profile if launched else ctx.profile(named) if named else None
         return tuple(map(Rung.parse, profile.processes.ladder)) if profile else LADDER
-
-    def _run(self, ctx: StepContext) -> str:
-        return ctx.run.id if self.step is not None else ""
 
     def _seeds(self, ctx: StepContext, host: Host, table: Sequence[Process]) -> list[Process]:
         if self.pid is not None:

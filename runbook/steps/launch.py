@@ -20,6 +20,7 @@ from runbook.model.units import Duration
 from runbook.model.verdict import Culprit, Diagnosis, Evidence
 from runbook.model.versions import unknown_versions
 from runbook.steps.base import Launched, Step, StepContext, StepResult
+from runbook.steps.kept import take_kept
 
 PACKAGES = ("sglang", "vllm", "torch", "transformers")
 """Distributions whose version a reader of the transcript asks for first."""
@@ -110,6 +111,12 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         profile = ctx.profile(self.profile)
         port = self.port or read_port(self.argv() or tuple(_words(self.command)), profile)
         launched = self._begun(ctx, profile, port)
+        if launched is None and ctx.reuse is not None and ctx.reuse.launch is not None:
+            kept = take_kept(ctx, ctx.reuse, self, self._env(ctx, profile))
+            if kept is not None:
+                ctx.watch_log(kept.state.log)
+                fields = {**_fields(kept.state, kept.port, kept.env), "versions": self._versions(ctx, kept)}
+                return StepResult(verdict="passed", reason=f"taken over from run {kept.run}: pid {kept.state.pid}", fields=fields)
         if launched is None:
             taken = self._port_owner(ctx, port) if port else None
             if taken:
@@ -121,7 +128,7 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 return started
             launched = started
         diagnosis = ctx.watch(Settling(ctx, launched, float(self.settle)))
-        state = ctx.host.launch_state(ctx.run.id, ctx.step)
+        state = ctx.host.launch_state(launched.run or ctx.run.id, ctx.step)
         reason = f"pid {state.pid}, log {state.log}" if diagnosis.verdict == "passed" else diagnosis.reason
         versions = self._versions(ctx, launched)
         for name, found, wanted in unknown_versions(profile.known, versions if isinstance(versions, dict) else {}):
@@ -256,7 +263,7 @@ class Settling:
         """The process and what its log says so far."""
         state = self._launched.state
         sample = self._ctx.host.sample(
-            {"run": self._ctx.run.id, "server": state.id, "pid": state.pid, "start": state.start, "log": self._log}
+            {"run": self._launched.run or self._ctx.run.id, "server": state.id, "pid": state.pid, "start": state.start, "log": self._log}
         )
         if isinstance(sample.log, Seen):
             self._log |= {"inode": sample.log.value.inode, "offset": sample.log.value.end}

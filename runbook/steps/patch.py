@@ -116,14 +116,38 @@ class Patch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
             lines += [f"    save {', '.join(probe.saved())}"] if probe.save else []
         return lines + [f"  replace `{edit.find}` by `{edit.with_}`" for edit in self.replace]
 
+    def _kept(self, ctx: StepContext) -> StepResult | None:
+        """The same patch, which an earlier run left in place. Another one of that step is undone first. Raises HostError, Refusal."""
+        reuse = ctx.reuse
+        kept = reuse.patch if reuse is not None else None
+        if reuse is None or kept is None:
+            return None
+        found = {patch.id: patch for patch in ctx.host.open_patches(kept.record.run)}.get(kept.record.id)
+        if found is None or found.state != "patched":
+            why = f"its file is {found.state if found else 'restored'}"
+        else:
+            target = self._original(ctx, found)
+            asked = self.file or find_module(ctx, self.module, self.for_).path
+            made = self._transformed(ctx, target, kept.marker, kept.side_file, kept.record.run)
+            if found.sha256_after == hashlib.sha256(made.data).hexdigest() and asked in (kept.path, found.path):
+                reuse.take(kept)
+                fields = self._fields(target, made)
+                return StepResult(verdict="passed", reason=f"{kept.path}: taken over from run {reuse.run}", fields=fields)
+            why = "this run patches in another way"
+        ctx.find("not_reused", f"patch `{ctx.step}` of run {reuse.run} is not taken over, so it is undone first: {why}")
+        reuse.restore(kept)
+        return None
+
     def run(self, ctx: StepContext) -> StepResult:
         """Find, read, transform; then undo record and replacement."""
         try:
             begun = self._begun(ctx)
+            if begun is None and (kept := self._kept(ctx)) is not None:
+                return kept
             target = self._target(ctx) if begun is None else self._original(ctx, begun)
             marker = f"{ctx.run.id}/{ctx.step}/{target.sha256[:8]}"
             side_file = f"{ctx.host.facts.state_dir}/runs/{ctx.run.id}/probes/{ctx.step}.jsonl"
-            made = self._transformed(ctx, target, marker, side_file)
+            made = self._transformed(ctx, target, marker, side_file, ctx.run.id)
             fields = self._fields(target, made)
             if ctx.check_mode:
                 return StepResult(verdict="passed", reason=f"would patch {target.path}", fields=fields)
@@ -195,13 +219,13 @@ class Patch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
             ctx.find("several_copies", f"{self.module} is on the path more than once: {path} is the first; also {', '.join(others)}")
         return Target(path=real, data=data, module="" if self.file else self.module, others=others, git=found.git if found else {})
 
-    def _transformed(self, ctx: StepContext, target: Target, marker: str, side_file: str) -> Made:
+    def _transformed(self, ctx: StepContext, target: Target, marker: str, side_file: str, run: str) -> Made:
         if not self.probes and not target.path.endswith((".py", ".pyi")):
             plain = edit_plain(target.data, self.replace, target.path)
             if isinstance(plain, list):
                 raise Refusal("failed", problem_text(plain), path=target.path)
             return Made(data=plain[0], diff=diff(plain[1], plain[2], target.path), block=False)
-        result = transform(target.data, self.probes, self.replace, marker=marker, side_file=side_file, path=target.path, run=ctx.run.id)
+        result = transform(target.data, self.probes, self.replace, marker=marker, side_file=side_file, path=target.path, run=run)
         if not isinstance(result, Transformed):
             raise Refusal("failed", problem_text(result), path=target.path, sha_before=target.sha256)
         return Made(data=result.data, diff=result.diff, placed=tuple(msgspec.to_builtins(place) for place in result.placed))

@@ -23,6 +23,7 @@ class Restore(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     TYPE: ClassVar[str] = "restore"
     SHORTHAND: ClassVar[str | None] = "patch"
     RESUME: ClassVar[str] = "recheck"
+    ENDS: ClassVar[bool] = True
     RESULTS: ClassVar[dict[str, str]] = {
         "restored": "files that have their original bytes again",
         "already": "files that had them already",
@@ -44,7 +45,9 @@ class Restore(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if ctx.check_mode:
             return StepResult(verdict="passed", reason=f"would restore {', '.join(patch.path for patch in patches)}", fields=_fields([]))
         with ctx.action("restore", ids=[patch.record.id for patch in patches]) as done:
-            reports = ctx.host.restore(ctx.run.id, [patch.record.id for patch in patches])
+            runs = dict.fromkeys(patch.record.run for patch in reversed(patches))
+            ids = {run: [patch.record.id for patch in patches if patch.record.run == run] for run in runs}
+            reports = tuple(report for run in runs for report in ctx.host.restore(run, ids[run]))
             done(states=[report.state for report in reports])
         left = _settle(ctx, patches, reports)
         return StepResult(verdict="failed" if left else "passed", reason=_reason(reports, left), fields=_fields(reports, patches))

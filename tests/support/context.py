@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ from runbook.model.profile import Profile
 from runbook.model.sample import Sample
 from runbook.model.usual import PhaseTime, Usual
 from runbook.model.verdict import Diagnosis
-from runbook.steps.base import Goal, Launched, Patched, Reentry, RunInfo, Step, StepResult, Window
+from runbook.steps.base import Goal, Launched, Patched, Reentry, Reusable, RunInfo, Step, StepResult, Window
 
 AFTER_S = 0.2
 """A window goes on this long after the step that ends it: shorter than in a run, so that tests do not wait."""
@@ -78,6 +78,7 @@ class LocalContext:
         self.check_mode = check_mode
         self.can_ask = False
         self.reentry: Reentry | None = None
+        self.reuse: Reusable | None = None
         self.step = self.once = "s00"
         self.box_s = box_s
         self.began = self.clock.monotonic()
@@ -172,11 +173,11 @@ class LocalContext:
         """Record a finding."""
         self.findings.append((code, text))
 
-    def evidence(self, name: str, data: bytes, about: str = "") -> str:
+    def evidence(self, name: str, data: bytes | Iterable[bytes], about: str = "") -> str:
         """Save a file under evidence/."""
         path = Path(self.run.dir) / "evidence" / self.step / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        path.write_bytes(data if isinstance(data, bytes) else b"".join(data))
         return str(path.relative_to(self.run.dir))
 
     def owe(self, id: str, kind: str, **detail: Any) -> None:
@@ -197,6 +198,10 @@ class LocalContext:
     def set_vars(self, values: dict[str, Any]) -> None:
         """Change variables."""
         self.set.update(values)
+
+    def masked(self, text: str | None) -> str | None:
+        """Nothing is secret here."""
+        return text
 
     def launched(self, step: str) -> Launched | None:
         """The launch of that step."""
