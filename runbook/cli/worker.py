@@ -24,6 +24,7 @@ from runbook.cli.main import EXIT_BUG, EXIT_USAGE, guarded, leave
 from runbook.engine.following import Tail
 from runbook.engine.journal import JournalError
 from runbook.model.clock import Clock
+from runbook.model.event import Resumed, RunStarted
 from runbook.render.story import tell
 
 LOG = "worker.log"
@@ -33,7 +34,7 @@ LAST = 8192
 
 
 class NotBegun(NamedTuple):
-    """A worker that ended without an event: what it said, and its exit code (negative: of a signal)."""
+    """A worker that ended before it had the run: what it said, and its exit code (negative: of a signal)."""
 
     said: str
     code: int
@@ -45,9 +46,7 @@ def apart(folder: Path, work: Callable[[], int], clock: Clock, *, wait_for: floa
     Answers the exit code: the run's own, 75, or what kept the worker from beginning.
     """
     began = clock.monotonic()
-    tail = Tail(folder)
-    _has_more(tail)  # a run that is gone on with has a journal already
-    failed = _first_event(_start(folder, work), tail, clock)
+    failed = _until_begun(_start(folder, work), Tail(folder), clock)
     if failed is not None:
         return _refuse(failed)
     if wait_for is None:
@@ -97,12 +96,12 @@ def _part(log: int) -> None:
     signal.signal(signal.SIGHUP, lambda *_: None)  # not SIG_IGN: programs that we start would inherit that
 
 
-def _first_event(worker: _Started, tail: Tail, clock: Clock) -> NotBegun | None:
-    """Wait for the worker's first event; answers how it ended when there was none."""
+def _until_begun(worker: _Started, tail: Tail, clock: Clock) -> NotBegun | None:
+    """Wait until the journal names the worker as the run's controller; answers how it ended when it does not."""
     never = threading.Event()
     while True:
         gone, status = os.waitpid(worker.pid, os.WNOHANG)
-        if _has_more(tail):
+        if worker.pid in _controllers(tail):
             return None
         if gone:
             said = worker.log.read_bytes()[worker.said_before :][-LAST:].decode("utf-8", "replace").strip()
@@ -110,11 +109,12 @@ def _first_event(worker: _Started, tail: Tail, clock: Clock) -> NotBegun | None:
         clock.wait(never, EVERY_S)
 
 
-def _has_more(tail: Tail) -> bool:
+def _controllers(tail: Tail) -> list[object]:
+    """Who is named by the events that are new."""
     try:
-        return bool(tail.more())
+        return [event.controller.get("pid") for event in tail.more() if isinstance(event, (RunStarted, Resumed))]
     except JournalError:
-        return False  # it is not there yet
+        return []  # it is not there yet
 
 
 def _refuse(failed: NotBegun) -> int:

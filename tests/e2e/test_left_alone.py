@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cli import Outcome, runbook, start
+from tests.e2e.cli import ROOT, Outcome, runbook, start
 from tests.steps.serving import SMALL_SERVER
 from tests.support.processes import is_gone
 from tests.support.schemas import validator
@@ -169,15 +169,36 @@ def test_ctrl_c_of_who_waits_leaves_the_run_alone(box):
     assert (ended.code, ended.json["reason"]) == (143, "SIGTERM; cleaned up")
 
 
-def test_a_worker_that_is_killed_is_told_as_lost_at_once(box):
-    run = box.runbook("run", box.book(300), "--detach").out.strip()
+def test_a_worker_that_is_killed_is_told_as_lost_at_once_and_another_goes_on(box):
+    run = box.runbook("run", box.book(12), "--detach").out.strip()
     box.waiting()
+    server = box.server()
     os.kill(box.controller(), signal.SIGKILL)
     until(lambda: is_gone(box.controller()), 10)
     lost = box.runbook("wait", run, "--json")
     assert (lost.code, lost.json["state"], lost.json["verdict"]) == (LOST, "lost", None)
     assert lost.json["next"] == [f"runbook resume {run}", f"runbook cancel {run}"]
-    assert box.runbook("cancel", run).code == 0
+    resumed = box.runbook("resume", run, "--wait-for", "60s", "--json")
+    assert (resumed.code, resumed.json["verdict"]) == (0, "passed"), resumed.err
+    launches = [event for event in box.events() if event["event"] == "action_ended" and event["action"] == "launch"]
+    assert [event["detail"]["pid"] for event in launches] == [server], "it was launched once"
+    until(box.is_cleaned_up, 10)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another host name needs a namespace, and that root")
+def test_a_run_of_another_machine_that_shares_the_folder_is_cancelled_from_here(box):
+    """Another host name stands for the other machine. Its controller is in the foreground there: what is asked reaches it all the same."""
+    argv = [sys.executable, "-m", "runbook.cli.main", "run", str(box.book(300)), "--json"]
+    script = f"hostname elsewhere && exec {shlex.join(argv)}"
+    env = {**os.environ, **box.env, "XDG_STATE_HOME": str(box.state)}
+    there = subprocess.Popen(
+        ["unshare", "--uts", "sh", "-c", script], cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    run = box.waiting()
+    ended = box.runbook("cancel", run, "--json")
+    assert "on elsewhere to stop" in ended.err and (ended.code, ended.json["verdict"]) == (0, "interrupted"), ended.err
+    out, _ = there.communicate(timeout=20)
+    assert there.returncode == 130 and json.loads(out) == ended.json, "both tell the same"
     until(box.is_cleaned_up, 10)
 
 
