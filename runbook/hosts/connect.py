@@ -43,19 +43,23 @@ def connect(
     note: Note = lambda text: None,
     env: Mapping[str, str] = os.environ,
     cwd: Path | None = None,
+    trace: Note = lambda stage: None,
 ) -> Host:
-    """Reach a target and start the helper there. `note` gets what a user should know, such as a new host key.
+    """Reach a target and start the helper there. `note` gets what a user should know, such as a new host key,
+    `trace` each stage as it begins.
 
     Returns soon after `cancel` is set, with Cancelled. Raises Unreachable: each stage has its class (see `base`).
     """
     inventory = load(cwd, env)
     place = inventory.place(target)
     if place.kind == "local":
+        trace("helper")
         return _connect_local(place, cancel)
+    trace("resolve")
     config = env.get(CONFIG_VARIABLE, "")
     settings = _lab_settings(place.lab) if place.lab is not None else _resolve(place.ssh, config)
     try:
-        return _retried(lambda: _connect_ssh(place, settings, clock, cancel, note), clock, cancel)
+        return _retried(lambda: _connect_ssh(place, settings, clock, cancel, note, trace), clock, cancel)
     except ResolveFailed as error:
         raise _unknown(error, place, settings, inventory) from error
 
@@ -78,7 +82,7 @@ def _connect_local(place: Place, cancel: CancelToken | None) -> Host:
     return bounded(work, give_up=give_up, cancel=cancel)
 
 
-def _connect_ssh(place: Place, settings: SshSettings, clock: Clock, cancel: CancelToken | None, note: Note) -> Host:
+def _connect_ssh(place: Place, settings: SshSettings, clock: Clock, cancel: CancelToken | None, note: Note, trace: Note) -> Host:
     from runbook.hosts.bundle import remote_command
     from runbook.hosts.http import RelayHttp
     from runbook.hosts.session import Session
@@ -87,7 +91,7 @@ def _connect_ssh(place: Place, settings: SshSettings, clock: Clock, cancel: Canc
         command = remote_command(place.via, place.python)
     except ValueError as error:
         raise ResolveFailed(str(error), "write `via:` and `python:` on one line") from None
-    channel = _open(settings, command, clock, cancel, note)
+    channel = _open(settings, command, clock, cancel, note, trace)
     where = f"{place.name} (behind `{' '.join(place.via)}`)" if place.via else place.name
 
     def give_up() -> NoPython:
@@ -106,12 +110,12 @@ def _connect_ssh(place: Place, settings: SshSettings, clock: Clock, cancel: Canc
     return Host(place.name, channel.connection.address, session, session.facts, RelayHttp(session), place.gpus)
 
 
-def _open(settings: SshSettings, command: str, clock: Clock, cancel: CancelToken | None, note: Note) -> ParamikoChannel:
+def _open(settings: SshSettings, command: str, clock: Clock, cancel: CancelToken | None, note: Note, trace: Note) -> ParamikoChannel:
     """A started command on a connection of its own, behind its jump hosts."""
     from runbook.hosts.ssh import SshConnection
 
     through, give_back = _jump(_chain(settings), clock, cancel, note)
-    connection = SshConnection(settings, clock=clock, through=through)
+    connection = SshConnection(settings, clock=clock, through=through, trace=trace)
     connection.on_close(give_back)
     try:
         return _within_budget(connection, lambda: connection.open_and_start(command), cancel, note)

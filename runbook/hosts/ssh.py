@@ -53,7 +53,15 @@ class SshConnection(fabric.Connection):  # type: ignore[misc]
     settings: SshSettings
     lost_because = ""
 
-    def __init__(self, settings: SshSettings, *, clock: Clock, through: SshConnection | None = None) -> None:
+    def __init__(
+        self,
+        settings: SshSettings,
+        *,
+        clock: Clock,
+        through: SshConnection | None = None,
+        trace: Callable[[str], None] = lambda stage: None,
+    ) -> None:
+        """`trace` is told of each stage as it begins."""
         config = fabric.Config(lazy=True, overrides={"load_ssh_configs": False})
         super().__init__(host=settings.host, user=settings.user, port=settings.port, config=config, gateway=False, forward_agent=False)
         interval_s = settings.alive_interval_s or ALIVE_S
@@ -64,6 +72,7 @@ class SshConnection(fabric.Connection):  # type: ignore[misc]
             notes=settings.notes,
             _clock=clock,
             _through=through,
+            _trace=trace,
             _proxy=None,
             _sock=None,
             _opening=threading.Lock(),
@@ -89,7 +98,9 @@ class SshConnection(fabric.Connection):  # type: ignore[misc]
                 return
             self._set(_deadline=self._clock.monotonic() + self.budget_s)
             try:
+                self._trace("tcp")
                 self._set(_sock=self._dial(), stage="banner")
+                self._trace("banner")
                 self._still_wanted()
                 self.connect_kwargs = {
                     "sock": self._sock,
@@ -126,7 +137,8 @@ class SshConnection(fabric.Connection):  # type: ignore[misc]
         return sock
 
     def _transport(self, sock: Any, **kwargs: Any) -> paramiko.Transport:
-        transport = paramiko.Transport(sock, **kwargs)
+        transport = _Transport(sock, **kwargs)
+        transport.on_banner = lambda: self._trace("key exchange")
         transport.handshake_timeout = self._left_s()
         options = transport.get_security_options()
         known = [name for kind in self.policy.types() for name in _SIGNATURES.get(kind, (kind,)) if name in options.key_types]
@@ -135,6 +147,7 @@ class SshConnection(fabric.Connection):  # type: ignore[misc]
 
     def _enter_login(self) -> float:
         self._set(stage="auth")
+        self._trace("auth")
         return self._left_s()
 
     def _left_s(self) -> float:
@@ -149,11 +162,13 @@ class SshConnection(fabric.Connection):  # type: ignore[misc]
         """Run a shell line on a channel of its own. Raises Unreachable."""
         try:
             self._set(stage="channel")
+            self._trace("channel")
             channel = self.create_session()
             channel.exec_command(command)
         except Exception as error:
             raise self._translated(error) from error
         self._set(stage="link")
+        self._trace("helper")
         return ParamikoChannel(channel, self)
 
     def open_and_start(self, command: str) -> ParamikoChannel:
@@ -256,6 +271,16 @@ def translate(error: BaseException, stage: str, where: str, said: str = "") -> U
     return ConnectFailed(detail, HINTS.get(stage, HINTS["link"]), stage=stage)
 
 
+class _Transport(paramiko.Transport):  # type: ignore[misc]
+    """Tells when the server has said who it is: the key exchange begins."""
+
+    on_banner: Callable[[], None] = staticmethod(lambda: None)
+
+    def _check_banner(self) -> None:
+        super()._check_banner()
+        self.on_banner()
+
+
 class _AskPolicy(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
     """Asked for every key, since paramiko itself is given no known_hosts."""
 
@@ -264,6 +289,7 @@ class _AskPolicy(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
         self.connection._set(stage="host key")
+        self.connection._trace("host key")
         self.connection.policy.check(Key(key.get_name(), key.asbytes()))
 
 

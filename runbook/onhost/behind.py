@@ -12,6 +12,7 @@ from typing import Any, Deque, Dict, List, Tuple
 
 from . import procs
 from .errors import OpError
+from .files import private
 from .held import MOST_LIVE, Held, Id, asked
 
 KEPT = 4  # answers that were sent and may not have arrived: a link takes seconds to be known as lost
@@ -86,5 +87,5 @@ class _Live:
     def __call__(self, blob: bytes) -> None:
         piece, self._room = blob[: self._room], self._room - min(len(blob), self._room)
         if piece:
-            with contextlib.suppress(OSError), open(self._path, "ab") as out:
+            with contextlib.suppress(OSError), open(self._path, "ab", opener=private) as out:
                 out.write(piece)

@@ -42,6 +42,7 @@ OPS = {
         "launch_state",
     ),
     "lease": ("lease_take", "lease_list"),
+    "examine": ("examine",),
     "modules": ("find_module",),
     "ops_checkpoint": ("checkpoint", "parameters"),
     "undo": ("patch", "restore", "undo_list"),

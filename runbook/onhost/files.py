@@ -25,12 +25,32 @@ def state_dir(environ: Optional[dict] = None) -> str:
 def make_private(path: str) -> str:
     """The folder, made with its parents where it is missing, for our user only. Returns it."""
     try:
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        _make(path)
+        status = os.stat(path)
+        if status.st_uid == os.geteuid() and status.st_mode & 0o077:
+            os.chmod(path, 0o700)
     except OSError as error:
         failed = from_os_error(error, "make the folder `%s`" % path)
         failed.hint = "set XDG_STATE_HOME there to a folder that this account can write, for example by `via: env XDG_STATE_HOME=…`"
         raise failed from error
+    if status.st_uid != os.geteuid():
+        hint = "look who made it; `via: env XDG_STATE_HOME=…` names another place"
+        raise OpError("permission", "the folder `%s` belongs to uid %d: nothing is written there" % (path, status.st_uid), hint)
     return path
+
+
+def _make(path: str) -> None:
+    """As makedirs, but the parents that it makes are private too."""
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(path)
+    if parent and parent != path:
+        _make(parent)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):  # made by another helper at this moment is fine
+            raise
 
 
 def stand_somewhere() -> None:
@@ -40,6 +60,11 @@ def stand_somewhere() -> None:
             return os.chdir(find())
         except OSError:
             continue  # removed, or behind a folder that may not be entered
+
+
+def private(path: str, flags: int) -> int:
+    """An opener: a file that it makes is for our user only."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def sync_folder(path: str) -> None:

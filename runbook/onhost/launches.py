@@ -34,12 +34,12 @@ def command_of(spec: Dict[str, Any], env: Dict[str, str]) -> List[str]:
     return [program, "-c", text, program, *argv]
 
 
-def open_log(path: str) -> int:
-    """The log, for appending. Raises OpError for one that cannot be a log."""
+def open_log(path: str, mode: int = 0o644) -> int:
+    """The log, for appending; `mode` of a new one. Raises OpError for one that cannot be a log."""
     try:
         if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
             raise OpError("unsupported", "the log `%s` is not a regular file" % path, "choose another `log:`")
-        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, mode)
     except OSError as error:
         raise from_os_error(error, "open the log `%s`" % path) from error
 
@@ -48,7 +48,7 @@ def start(folder: RunFolder, spec: Dict[str, Any], env: Dict[str, str]) -> "Laun
     """Start what `spec` says and put it on record. Raises OpError; then nothing is left."""
     argv, log, cwd = command_of(spec, env), spec["log"] or folder.launch_file(spec["id"], ".log"), spec["cwd"]
     existed = os.path.exists(log)
-    fd = open_log(log)
+    fd = open_log(log, 0o644 if spec["log"] else 0o600)
     try:
         before = os.fstat(fd)
         process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=fd, stderr=fd, cwd=cwd, env=env, start_new_session=True)

@@ -5,6 +5,8 @@ import os
 import time
 from typing import Any
 
+from .files import private
+
 MOST_LINES = 360  # an hour at one look every 10 s
 
 
@@ -23,7 +25,7 @@ class Ring:
             size = None
         line = json.dumps({"t": round(time.time(), 3), "state": stat.state, "rss": stat.rss, "log": size, "processes": processes})
         try:
-            with open(self.path, "a", encoding="ascii") as out:
+            with open(self.path, "a", encoding="ascii", opener=private) as out:
                 out.write(line + "\n")
             self._lines += 1
             if self._lines >= 2 * MOST_LINES:
@@ -34,7 +36,7 @@ class Ring:
     def _cut(self) -> None:
         with open(self.path, encoding="ascii") as source:
             kept = source.readlines()[-MOST_LINES:]
-        with open(self.path + ".tmp", "w", encoding="ascii") as out:
+        with open(self.path + ".tmp", "w", encoding="ascii", opener=private) as out:
             out.writelines(kept)
         os.replace(self.path + ".tmp", self.path)
         self._lines = len(kept)

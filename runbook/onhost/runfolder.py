@@ -145,8 +145,8 @@ class RunFolder:
 
     def renew(self) -> None:
         """A controller is alive now: timers and expiries count from here, a suspension is over."""
-        with open(self.renewed, "ab"):
-            os.utime(self.renewed)
+        os.close(os.open(self.renewed, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        os.utime(self.renewed)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.suspended)
 

@@ -145,3 +145,27 @@ def test_a_lease_file_that_is_a_link_is_replaced_and_what_it_points_to_stays(tmp
         lease.lease_take(site.ctx, {"run": "r1", "holder": ME, "hold_s": 60.0}, b"")
     assert victim.read_text() == "mine"
     assert procs.boot_id()
+
+
+def test_every_folder_of_ours_is_private_also_one_that_an_older_version_left_open(tmp_path):
+    os.umask(0o022)
+    site = Site(tmp_path / "a" / "state")
+    site.folder.create()
+    made = [tmp_path / "a", tmp_path / "a" / "state", tmp_path / "a" / "state" / "runs", tmp_path / "a" / "state" / "runs" / "r1"]
+    assert [path.stat().st_mode & 0o777 for path in made] == [0o700] * 4
+    os.chmod(site.ctx.state_dir, 0o755)
+    lease.lease_take(site.ctx, {"run": "r1", "holder": ME, "hold_s": 60.0}, b"")
+    lease._taken.clear()
+    assert os.stat(site.ctx.state_dir).st_mode & 0o777 == 0o700
+    for folder, _, files in os.walk(site.ctx.state_dir):
+        assert all(os.stat(os.path.join(folder, name)).st_mode & 0o077 == 0 for name in files), (folder, files)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="giving a folder away needs root")
+def test_a_state_folder_of_somebody_else_is_refused_and_nothing_is_written_there(tmp_path):
+    site = Site(tmp_path / "state")
+    os.mkdir(site.ctx.state_dir)
+    os.chown(site.ctx.state_dir, 65534, 65534)
+    with pytest.raises(Exception, match="belongs to uid 65534"):
+        lease.lease_take(site.ctx, {"run": "r1", "holder": ME, "hold_s": 60.0}, b"")
+    assert os.listdir(site.ctx.state_dir) == []
