@@ -77,11 +77,10 @@ class Texts:
 
     def forward_reference(self, step: StepDraft) -> None:
         """A step that belongs to a launch: the only one is implied; none, or several, must be named."""
-        fields = {field.encode_name: kind_of(field.type) for field in type_of(step.cls).fields}
-        wanted = next((name for name, extra in fields.items() if extra.get("kind") == "forward_ref"), None)
-        if wanted is None or wanted in step.body or "file" in step.body:
+        wanted = _forward_key(step.cls)
+        if wanted is None or wanted[0] in step.body or "file" in step.body:
             return
-        launches = [one for one in self.names.all_steps if one.type == fields[wanted]["to"]]
+        launches = [one for one in self.names.all_steps if one.type == wanted[1]]
         if len(launches) != 1:
             summary = f"`{step.type}` does not say for which launch: the playbook has {len(launches) or 'none'}"
             hint = suggestion("", [one.id for one in launches if one.named]) or "give the file itself: `file: /path/of/the/module.py`"
@@ -203,6 +202,13 @@ class Texts:
             self.problems.at("wrong-step", summary, given.span)
         elif given.later and leaf.extra["kind"] == "ref":
             self.problems.at("later-step", f"`{given.id}` comes later than this include", given.span, "name a step that has run")
+
+
+@functools.cache
+def _forward_key(cls: type) -> tuple[str, str] | None:
+    """The key of a step type that names a step which may come later, and the type of that step."""
+    kinds = {field.encode_name: kind_of(field.type) for field in type_of(cls).fields}
+    return next(((name, extra["to"]) for name, extra in kinds.items() if extra.get("kind") == "forward_ref"), None)
 
 
 def part_of(document: Document | None, where: Path, offset: int, length: int) -> Where:
