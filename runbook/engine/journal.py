@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -114,16 +114,29 @@ class Journal:
         """Write nothing more: the disk is full, and cleanup must go on without a record."""
         self._given_up = True
 
-    def save(self, name: str, data: bytes) -> str:
-        """Write a masked file below evidence/; answers its path relative to the run folder. Raises JournalError."""
+    def save(self, name: str, data: bytes | Iterable[bytes]) -> str:
+        """Write a masked file below evidence/, whole or piece by piece; answers its path relative to the run folder.
+
+        Raises JournalError, and whatever the pieces raise: then no file stays.
+        """
         target = self.folder / "evidence" / name
         try:
             if not self._given_up:
                 target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(self.mask.bytes(data))
+                self._fill(target, [self.mask.bytes(data)] if isinstance(data, bytes) else self.mask.pieces(data))
         except OSError as problem:
             raise JournalError(f"cannot write {target}: {problem.strerror}; free some space and try again") from problem
         return str(target.relative_to(self.folder))
+
+    @staticmethod
+    def _fill(target: Path, pieces: Iterable[bytes]) -> None:
+        try:
+            with target.open("wb") as out:
+                for piece in pieces:
+                    out.write(piece)
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
 
     def close(self) -> None:
         """Close the file."""

@@ -9,7 +9,7 @@ import base64
 import json
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -19,6 +19,9 @@ from runbook.model.masked import mark
 
 SHORTEST = 6
 """A shorter value would blank ordinary text; it is refused before the run starts."""
+
+LONGEST_LINE = 8 << 20
+"""A longer one is cut: then only what `Mask` says of the ends of texts protects a secret that lies across."""
 
 SECRET_NAME = re.compile(r"(?i)(?:^|[_\-.])(token|secrets?|passwords?|passwd|api_?keys?|credentials?)$|(?:^|_)key$")
 """Names of `-e` values that count as secrets."""
@@ -103,6 +106,18 @@ class Mask:
     def bytes(self, value: bytes) -> bytes:
         """The bytes without secrets; what is not UTF-8 stays as it is."""
         return self.text(value.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+    def pieces(self, source: Iterable[bytes]) -> Iterator[bytes]:
+        """The same for what is too large for memory: cut between lines, where there are any."""
+        held = b""
+        for piece in source:
+            held += piece
+            cut = held.rfind(b"\n") + 1 or (len(held) if len(held) > LONGEST_LINE else 0)
+            if cut:
+                yield self.bytes(held[:cut])
+                held = held[cut:]
+        if held:
+            yield self.bytes(held)
 
     def value(self, value: Any, name: str = "") -> Any:
         """Plain data without secrets, keys included. `name` is the key or the flag that the value belongs to."""

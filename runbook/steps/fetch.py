@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Union
 
 from msgspec import Meta
@@ -12,6 +13,7 @@ from runbook.model.units import Size, format_size
 from runbook.steps.base import Step, StepContext, StepResult
 
 PIECE = 4 * 2**20
+SAY_ABOVE = 64 * 2**20
 
 
 class Fetch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,18 +63,33 @@ class Fetch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         wanted = min(size, cut) if cut else size
         if wanted > self.max:
             raise _TooLarge(f"{path} has {format_size(size)}, more than `max: {self.max}`; raise it or use `tail:`")
-        begin = size - wanted if self.tail else 0
-        data = b""
-        while len(data) < wanted:
-            piece = ctx.host.read(path, begin + len(data), min(PIECE, wanted - len(data))).data
-            if not piece:
-                break
-            data += piece
-        digest = hashlib.sha256(data).hexdigest()
+        taking = _Taking(ctx, path, size - wanted if self.tail else 0, wanted)
+        file = ctx.evidence(f"{index:02d}-{path.rsplit('/', 1)[-1]}", taking.pieces(), path)
+        digest = taking.digest.hexdigest()
         if not cut and digest != told["sha256"]:
             ctx.find("changed_while_fetched", f"{path} changed while it was fetched: the copy may mix two states")
-        file = ctx.evidence(f"{index:02d}-{path.rsplit('/', 1)[-1]}", data, path)
-        return {"path": path, "file": file, "bytes": len(data), "sha256": digest, "cut": wanted != size}
+        return {"path": path, "file": file, "bytes": taking.bytes, "sha256": digest, "cut": wanted != size}
+
+
+class _Taking:
+    """A file on its way here, never more than a piece of it in memory."""
+
+    def __init__(self, ctx: StepContext, path: str, begin: int, wanted: int) -> None:
+        self._ctx, self._path, self._begin, self._wanted = ctx, path, begin, wanted
+        self.digest = hashlib.sha256()
+        self.bytes = 0
+
+    def pieces(self) -> Iterator[bytes]:
+        """Its bytes, in order; less than wanted where it became shorter meanwhile."""
+        while self.bytes < self._wanted:
+            piece = self._ctx.host.read(self._path, self._begin + self.bytes, min(PIECE, self._wanted - self.bytes)).data
+            if not piece:
+                return
+            self.digest.update(piece)
+            self.bytes += len(piece)
+            if self._wanted > SAY_ABOVE:
+                self._ctx.progress(f"fetched {format_size(self.bytes)} of {format_size(self._wanted)} of {self._path}")
+            yield piece
 
 
 class _TooLarge(Exception):

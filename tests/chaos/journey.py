@@ -68,7 +68,7 @@ class Journey:
 
     def wait_for(self, step: str, seconds: float = 60.0) -> None:
         """Until a step has begun."""
-        until(lambda: self.over() or re.search(rf'"event":"step_started".*"step":"{step}"', self.journal), seconds)
+        until(lambda: self.over() or (self.connects() and re.search(rf'"event":"step_started".*"step":"{step}"', self.journal)), seconds)
 
     def over(self) -> bool:
         """Whether the controller has ended."""

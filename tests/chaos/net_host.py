@@ -188,11 +188,9 @@ while :; do {SSHD} -D -f {self.folder}/sshd_config -E {self.folder}/sshd.log & e
     def _keeping(self) -> set[int]:
         """`ip netns exec`, unshare, its shell with the pause between two sshd, and the listening sshd."""
         assert self._init is not None
-        found, level = {self._init.pid}, [self._init.pid]
-        for _ in range(2):
-            level = [child for pid in level for child in children(pid)]
-            found |= set(level)
-        return found
+        shell = self._inner()
+        below = [pid for pid in children(shell) if command(pid).startswith((f"sshd: {SSHD} ", f"{SSHD} -D", "sleep 0.2"))]
+        return {self._init.pid, shell, *below}
 
     def titles(self) -> list[str]:
         """What runs on it besides sshd's own processes."""

@@ -20,6 +20,7 @@ KINDS = tuple(sorted({shape.kind for shape in (*PREFIXED, *OTHERS)} | BY_NAME | 
 _NO_DASH = {ord("_"): None, ord("-"): None}
 _LONG = re.compile(r"[A-Za-z0-9_-]{15,}")
 """Every token with a prefix holds such a run, with a digit or a capital in it; few other texts do."""
+_LOWER = {ord(char): char.lower() for char in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 ROUNDS = 4
 """A masked text is looked at again, because what stands beside a mark may look different: it comes to rest at once or never."""
 CUT_WINDOW = 300
@@ -85,7 +86,7 @@ def masked(
 def _all(text: str) -> Iterator[Found]:
     low = text.lower()
     if len(low) != len(text):  # a few letters of other scripts grow
-        low = "".join(char.lower() if char.isascii() else char for char in text)
+        low = text.translate(_LOWER)
     prefixed = any(not (run.islower() and run.translate(_NO_DASH).isalpha()) for run in _LONG.findall(text))
     for shape in (*PREFIXED, *OTHERS) if prefixed else OTHERS:
         if shape.needle in low:
