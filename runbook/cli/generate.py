@@ -46,12 +46,24 @@ def run_schema() -> dict[str, Any]:
     return {"$schema": DIALECT, "title": "the answer of runbook run --json", "anyOf": list(forms), "$defs": defs}
 
 
+def words_text() -> str:
+    """The words of every command, for the completion."""
+    from importlib import import_module
+
+    from runbook.cli.complete import described
+    from runbook.cli.main import COMMANDS
+
+    commands = {name: described(import_module(f"runbook.cli.{entry.module}").command) for name, entry in COMMANDS.items()}
+    return _text(commands)
+
+
 def generated() -> dict[Path, str]:
     """Every generated file and what it should hold."""
     schemas = {"playbook": schema_text(), "profile": profile_text(), "run": _text(run_schema()), "events": _text(events_schema())}
     return {
         **{ROOT / "schemas" / f"{name}.schema.json": text for name, text in schemas.items()},
         ROOT / "docs" / "reference" / "steps.md": steps_page(BUILT_IN),
+        PACKAGE / "cli" / "words.json": words_text(),
     }
 
 

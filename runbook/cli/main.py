@@ -74,14 +74,14 @@ class LazyGroup(click.Group):
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
+        if COMPLETE in os.environ:
+            from runbook.cli.complete import light
+
+            return light(cmd_name)
         from importlib import import_module
 
         command: click.Command = import_module(f"runbook.cli.{entry.module}").command
-        if COMPLETE not in os.environ:
-            return command
-        from runbook.cli.complete import attach
-
-        return attach(command, cmd_name)
+        return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """The names of the table, so that a completion imports no command; then the options."""
