@@ -13,7 +13,7 @@ import os
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
-from . import keeper_link, procs
+from . import held, keeper_link, procs
 from .errors import OpError
 from .runfolder import RunFolder, locked, read_json, remove_if_empty, run_names, undo_lock, write_json
 
@@ -50,9 +50,23 @@ def lease_take(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
         for other in taken_over:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path_of(RunFolder(ctx.state_dir, other["run"])))
-        _write(folder, args, gpus)
+        written = _written(folder, args, gpus)
+    if written is not None:
+        remove_if_empty(ctx.state_dir)
+        raise written
     _taken.add((ctx.state_dir, folder.run))
     return {"taken_over": taken_over}, b""
+
+
+def _written(folder: RunFolder, args: Dict[str, Any], gpus: Optional[List[int]]) -> Optional[Exception]:
+    """Why the lease could not be written, on a full disk for one: then nothing of a run that has nothing else stays."""
+    try:
+        _write(folder, args, gpus)
+    except (OpError, OSError) as error:
+        if read_json(folder.keeper) is None and not held.Held(folder.state_dir, folder.run).records():
+            folder.remove()
+        return error
+    return None
 
 
 def _write(folder: RunFolder, args: Dict[str, Any], gpus: Optional[List[int]]) -> None:
@@ -135,6 +149,9 @@ def _give_back(folder: RunFolder) -> None:
     with locked(undo_lock(folder.state_dir), LAST_S), locked(folder.lock, LAST_S):
         record = read_json(path_of(folder))
         if record is None or record["helper"]["pid"] != os.getpid() or read_json(folder.keeper) is not None:
+            return
+        if held.Held(folder.state_dir, folder.run).records():  # a command's end lies there for the next helper
+            give_back(folder)
             return
         folder.remove()
     remove_if_empty(folder.state_dir)
