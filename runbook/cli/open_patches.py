@@ -92,7 +92,7 @@ def _of_journal(run: str) -> _Journal:
     targets: dict[str, Any] = {item["target"]: msgspec.convert(item, Target) for items in header.targets.values() for item in items}
     return _Journal(
         run=header.run,
-        live=f"it is running (pid {pid}): press Ctrl-C there, or use --force" if goes_on else None,
+        live=f"it is running (pid {pid}): end it with `runbook cancel {header.run}`, or use --force" if goes_on else None,
         cwd=header.controller.get("cwd"),
         targets=list(targets.values()),
         owing={debt.host for debt in state.owed.values()},
