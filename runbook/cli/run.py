@@ -11,6 +11,7 @@ import click
 
 from runbook.cli import confirm, load, reuse, sources, store
 from runbook.cli.choosing import check_choice, split
+from runbook.cli.diffs import show_diff
 from runbook.cli.run_options import Choice, options
 from runbook.engine.selection import unselected
 from runbook.model.clock import Clock, SystemClock
@@ -68,6 +69,7 @@ def perform_run(choice: Choice, loaded: load.Loaded, place: store.Place, clock: 
         check=choice.check,
         no_suspend=choice.no_suspend,
         keep=choice.keep,
+        diff=choice.diff,
         tags=split(choice.tags),
         skip_tags=split(choice.skip_tags),
         start_at=choice.start_at,
@@ -79,9 +81,12 @@ def perform_run(choice: Choice, loaded: load.Loaded, place: store.Place, clock: 
     runtime.ask = None if quiet else asker(clock)
     runtime.stepping = Stepping() if choice.step else None
     asks = runtime.ask is not None and (choice.step or any(node.type == "pause" for node in runtime.nodes.values()))
+    plain = asks or choice.diff
     store.remember(place)
-    with store.hold(folder, perform.controller()), live.follower(clock, quiet=quiet, plain=asks) as follower:
+    with store.hold(folder, perform.controller()), live.follower(clock, quiet=quiet, plain=plain) as follower:
         runtime.journal.follow(follower.follow)
+        if choice.diff and not quiet:
+            runtime.journal.follow(show_diff)
         ended = execute(runtime, functools.partial(perform.leave, asked, choice.as_json), perform.controller())
     code = perform.finish(folder, choice.as_json, () if choice.check or choice.no_post else loaded.playbook.post, ended)
     return ended.exit_code or code

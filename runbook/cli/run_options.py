@@ -21,6 +21,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     roles: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
     check: bool = False
+    diff: bool = False
     tags: tuple[str, ...] = ()
     skip_tags: tuple[str, ...] = ()
     start_at: str = ""
@@ -41,6 +42,7 @@ OPTIONS: tuple[Wrap, ...] = (
     click.option("-H", "--host", "roles", multiple=True, metavar="ROLE=TARGET", help="Run a role on another target."),
     click.option("-e", "overrides", multiple=True, metavar="NAME=VALUE|@FILE", help="Override a variable, or all of a YAML file."),
     click.option("--check", is_flag=True, help="Look, change nothing, say what would be done."),
+    click.option("--diff", is_flag=True, help="Show what changes in a file, with --check what would change."),
     click.option("--tags", multiple=True, metavar="TAG,…", help="Run only the steps that carry one of these tags."),
     click.option("--skip-tags", multiple=True, metavar="TAG,…", help="Leave out the steps that carry one of these tags."),
     click.option("--start-at", default="", metavar="STEP", help="Leave out the steps before this one."),

@@ -57,6 +57,7 @@ class Context:
         self.cancel: CancelToken = runtime.cancel
         self.check_mode = runtime.options.check
         self.can_ask = runtime.ask is not None
+        self.diff = runtime.options.diff
         self.reentry = reentry
         self.run: RunInfo = runtime.info
         item = f".{place.number}" if place.looping else ""

@@ -56,6 +56,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     tags: list[str] = []
     skip_tags: list[str] = []
     start_at: str = ""
+    diff: bool = False
     unmasked: list[str] = []
     """Secrets of this run whose values are not known any more: texts that may hold them are not brought here."""
 

@@ -214,6 +214,8 @@ class StepContext(Protocol):
     """This attempt had begun before, under a controller that died. None: it begins now."""
     check_mode: bool
     """Look, change nothing, report "would …"."""
+    diff: bool
+    """A step that changes a text gives the change as the result `diff`."""
     can_ask: bool
     """Whether somebody sits at a terminal."""
 

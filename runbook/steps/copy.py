@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import stat
 from pathlib import Path
@@ -15,6 +16,10 @@ from runbook.model.units import Size, format_size
 from runbook.steps.base import Step, StepContext, StepResult
 
 
+LONGEST_TEXT = 64 * 2**10
+"""Bytes of a text whose change is shown."""
+
+
 class Copy(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Copy a local file to the host: written beside its place, synced, renamed; skipped when equal."""
 
@@ -26,6 +31,7 @@ class Copy(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         "sha256": "of the file",
         "bytes": "its size",
         "changed": "false when the host had it already",
+        "diff": "with `--diff`: the change of a text; empty for what is none, or too long to read",
     }
     EXAMPLE: ClassVar[str] = "copy: {from: prompts.jsonl, to: /tmp/prompts.jsonl}"
 
@@ -59,11 +65,13 @@ class Copy(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         except OSError as problem:
             return StepResult(verdict="failed", reason=f"cannot read {source}: {problem.strerror}")
         wanted = hashlib.sha256(data).hexdigest()
-        fields = {"path": self.to, "sha256": wanted, "bytes": len(data), "changed": False}
+        fields = {"path": self.to, "sha256": wanted, "bytes": len(data), "changed": False, "diff": ""}
         if self._there(ctx) == wanted:
             return StepResult(verdict="passed", reason="the host has it already", fields=fields)
+        if ctx.diff:
+            fields["diff"] = self._diff(ctx, data)
         if ctx.check_mode:
-            return StepResult(verdict="passed", reason=f"would {self.plan()[0]}")
+            return StepResult(verdict="passed", reason=f"would {self.plan()[0]}", fields={"diff": fields["diff"]})
         mode = int(self.mode, 8) if self.mode else source.stat().st_mode & 0o777
         try:
             with ctx.action("copy", path=self.to, bytes=len(data)):
@@ -73,6 +81,20 @@ class Copy(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self._there(ctx) != wanted:
             return StepResult(verdict="failed", reason=f"{self.to} does not have the bytes that were sent")
         return StepResult(verdict="passed", reason=f"{format_size(len(data))} written", fields={**fields, "changed": True})
+
+    def _diff(self, ctx: StepContext, data: bytes) -> str:
+        try:
+            before = ctx.host.read(self.to, 0, LONGEST_TEXT + 1).data
+        except RemoteError:
+            before = b""  # no such file yet; for anything else the copy itself says what is wrong
+        if max(len(before), len(data)) > LONGEST_TEXT:
+            return ""
+        try:
+            old, new = (text.decode().splitlines(keepends=True) for text in (before, data))
+        except UnicodeDecodeError:
+            return ""
+        lines = difflib.unified_diff(old, new, f"a{self.to}", f"b{self.to}")
+        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
     def _there(self, ctx: StepContext) -> str | None:
         try:

@@ -82,3 +82,14 @@ def test_without_a_terminal_nothing_asks(folder):
     assert refused.code == 2 and "this is no terminal" in refused.out
     (folder / "book.yaml").write_text(BOOK.replace(", default: 'no'", ""))
     assert runbook("run", "book.yaml", "--json", state=state, cwd=folder).json["verdict"] == "refused"
+
+
+def test_check_and_diff_show_what_would_change_and_change_nothing(folder):
+    (folder / "a.txt").write_text("new\n")
+    (folder / "b.txt").write_text("old\n")
+    (folder / "m.py").write_text("x = 1\n")
+    steps = f"  - copy: {{from: a.txt, to: {folder}/b.txt}}\n  - patch: {{file: {folder}/m.py, replace: [{{find: x = 1, with: x = 2}}]}}\n"
+    (folder / "book.yaml").write_text(f"runbook: 1\nhosts: {{box: local}}\nsteps:\n{steps}")
+    done = runbook("run", "book.yaml", "--check", "--diff", state=folder / "state", cwd=folder)
+    assert done.code == 0 and all(line in done.err.splitlines() for line in ("  -old", "  +new", "  -x = 1", "  +x = 2")), done.err
+    assert (folder / "b.txt").read_text() == "old\n" and (folder / "m.py").read_text() == "x = 1\n"

@@ -34,6 +34,19 @@ def test_an_equal_file_is_not_written_again(ctx, tmp_path):
     assert target.stat().st_mtime_ns == before
 
 
+@pytest.mark.parametrize("check", [False, True])
+def test_with_diff_the_change_of_a_text_is_told(ctx, tmp_path, check):
+    source, target = tmp_path / "a", tmp_path / "b"
+    source.write_text("one\ntwo")
+    target.write_text("one\n2\n")
+    ctx.diff, ctx.check_mode = True, check
+    diff = ctx.do(Copy(from_=str(source), to=str(target))).fields["diff"]
+    assert diff.splitlines()[3:] == [" one", "-2", "+two", "\\ No newline at end of file"]
+    assert (target.read_text() == "one\n2\n") is check
+    source.write_bytes(b"\xff\x00")
+    assert ctx.do(Copy(from_=str(source), to=str(tmp_path / "c"))).fields["diff"] == "", "what is no text has no lines"
+
+
 def test_a_file_over_the_limit_is_refused(ctx, tmp_path):
     (tmp_path / "a").write_bytes(b"x" * 2000)
     result = ctx.do(Copy(from_=str(tmp_path / "a"), to=str(tmp_path / "b"), max=Size(1000)))

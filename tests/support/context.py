@@ -77,6 +77,7 @@ class LocalContext:
         self.cancel = CancelToken()
         self.check_mode = check_mode
         self.can_ask = False
+        self.diff = False
         self.reentry: Reentry | None = None
         self.reuse: Reusable | None = None
         self.step = self.once = "s00"
