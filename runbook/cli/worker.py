@@ -20,7 +20,7 @@ from typing import NamedTuple
 import click
 
 from runbook.cli import attend
-from runbook.cli.main import EXIT_BUG, EXIT_USAGE, guarded, leave
+from runbook.cli.main import EXIT_BUG, EXIT_INTERRUPTED, EXIT_USAGE, guarded, leave
 from runbook.engine.following import Tail
 from runbook.engine.journal import JournalError
 from runbook.model.clock import Clock
@@ -46,7 +46,11 @@ def apart(folder: Path, work: Callable[[], int], clock: Clock, *, wait_for: floa
     Answers the exit code: the run's own, 75, or what kept the worker from beginning.
     """
     began = clock.monotonic()
-    failed = _until_begun(_start(folder, work), Tail(folder), clock)
+    try:
+        failed = _until_begun(_start(folder, work), Tail(folder), clock)
+    except KeyboardInterrupt:
+        click.echo(f"no longer followed; the run in {folder} is left alone: `runbook runs` lists it", err=True)
+        return EXIT_INTERRUPTED
     if failed is not None:
         return _refuse(failed)
     if wait_for is None:
