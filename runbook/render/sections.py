@@ -23,6 +23,8 @@ from runbook.render.story import StepStory, Story
 LONG = 15
 """Rows from which a table is folded away."""
 KEPT_LOG_LINES = 200
+RULES_PAGE = "docs/reference/rules.md"
+"""In the source tree: each rule's meaning, source and tests."""
 LONGEST_REASON = 600
 """Bytes of the reason at the top; the whole stands at its step."""
 
@@ -98,7 +100,8 @@ def evidence(tale: Tale, detail: Detail) -> str:
     if diagnosis is None:
         return ""
     sure = f", {cell(diagnosis.confidence, detail.text)}" if diagnosis.confidence else ""
-    lines = ["## Evidence", f"Rule {code(diagnosis.rule, detail.text)}{sure}.", culprit(diagnosis, detail)]
+    page = code(f"{RULES_PAGE}#{diagnosis.rule}", detail.text)
+    lines = ["## Evidence", f"Rule {code(diagnosis.rule, detail.text)}{sure}; what it asks for: {page}.", culprit(diagnosis, detail)]
     if diagnosis.evidence:
         rows = [(item.signal, item.value, item.unit, item.points_to) for item in diagnosis.evidence]
         lines.append(_rows(("signal", "value", "unit", "points to"), rows, detail))

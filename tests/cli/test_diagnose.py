@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from runbook.cli.diagnose import of_run
 from runbook.cli.main import exit_code
+from runbook.model.event import RunEnded
 from runbook.model.verdict import EXIT_CODES
 from tests.steps.serving import SMALL_SERVER, free_port
 from tests.support.processes import state_of
@@ -87,6 +89,12 @@ def test_a_mistake_in_the_command_line_is_told_before_anything_is_contacted(diag
     code, answer = diagnose(*argv, target="nowhere.invalid")
     assert code == 2 and answer["verdict"] == "invalid"
     assert said in answer["diagnostics"][0]["summary"]
+
+
+def test_a_look_that_never_came_about_has_the_verdict_and_reason_of_its_run():
+    ended = RunEnded(verdict="refused", exit_code=8, reason="the server belongs to somebody else")
+    answer = of_run([], ended)
+    assert (answer.verdict, answer.rule, answer.reason) == ("refused", "not_looked", ended.reason)
 
 
 def test_a_host_that_is_not_reached_says_nothing_about_the_server(diagnose):

@@ -7,8 +7,11 @@ import re
 import pytest
 
 from runbook.diagnose.judge import RULES, Rule
-from tests.diagnose.rule_table import PAGE, page, source_of
+from tests.diagnose.rule_table import OWN, PAGE, ROOT, Own, page, source_of
 from tests.diagnose.rule_table import test_file as file_of_tests
+
+CITES = r'(?:\brule ?= ?|\b_answer\("\w+", )"(\w+)"'
+"""How a diagnosis says by which rule it is."""
 
 
 def test_the_page_of_rules_is_what_their_descriptions_say() -> None:
@@ -16,7 +19,23 @@ def test_the_page_of_rules_is_what_their_descriptions_say() -> None:
 
 
 def test_every_rule_has_a_section_in_the_order_in_which_they_are_tried() -> None:
-    assert re.findall(r"(?m)^## (\w+)$", PAGE.read_text(encoding="utf-8")) == [rule.__name__ for rule in RULES]
+    known = [*(rule.__name__ for rule in RULES), *(rule.id for rule in OWN)]
+    assert re.findall(r"(?m)^## (\w+)$", PAGE.read_text(encoding="utf-8")) == known
+
+
+def test_every_rule_that_can_be_cited_is_on_the_page() -> None:
+    """Whatever a diagnosis is made with, anywhere: a rule id in a transcript leads to the page, and the page to source and tests."""
+    cited: set[str] = set()
+    for path in (ROOT / "runbook").rglob("*.py"):
+        cited |= set(re.findall(CITES, path.read_text(encoding="utf-8")))
+    sections = set(re.findall(r"(?m)^## (\w+)$", PAGE.read_text(encoding="utf-8")))
+    assert len(cited) > 20 and cited - sections == set()
+
+
+@pytest.mark.parametrize("rule", OWN, ids=lambda rule: rule.id)
+def test_a_rule_of_a_step_is_named_in_its_source_and_its_tests(rule: Own) -> None:
+    for file in (rule.source, rule.tests):
+        assert f'"{rule.id}"' in (ROOT / file).read_text(encoding="utf-8"), file
 
 
 def test_every_link_of_the_page_leads_to_a_file() -> None:

@@ -294,7 +294,7 @@ def test_a_port_that_is_in_use(box):
     with plain_server() as port:
         launch = {"launch": {"command": ["python3", "-m", "http.server", str(port)], "port": port}}
         answer = clear(box.run(launch), 7, "wrong_server", f"port {port} is already answered by pid {os.getpid()}", "nothing was started")
-    assert any("another port" in line for line in answer["next"])
+    assert any("another port" in line for line in answer["next"]) and answer["diagnosis"]["rule"] == "port_taken_before_launch"
 
 
 def patch(box: Box, **keys: Any) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def entries(**shapes):
 def test_the_labs_draft_is_told_as_it_is(ctx):
     result = ctx.do(Checkpoint(path=str(DRAFT), tensors=["*.norm.weight"]))
     fields = result.fields
-    assert result.verdict == "passed"
+    assert (result.verdict, result.diagnosis.rule) == ("passed", "checkpoint_whole")
     assert fields["shapes"]["model.fc.weight"] == [64, 192] and fields["dtypes"]["model.fc.weight"] == "float16"
     assert set(fields["keys"]) == set(fields["shapes"]) and fields["count"] == len(fields["keys"])
     assert fields["bytes"] == sum(path.stat().st_size for path in DRAFT.glob("*.safetensors")) - header_bytes(DRAFT)
@@ -94,7 +94,8 @@ def test_a_cut_shard_is_failed_and_named(ctx, tmp_path):
 def test_what_cannot_be_read_is_undecided_and_its_keys_are_not_called_missing(ctx, tmp_path):
     path = ROOT / "tests" / "data" / "checkpoints" / "module.pt"
     result = ctx.do(Checkpoint(path=str(path), expect=Expect(keys=["weight"])))
-    assert result.verdict == "undecided" and "torch.nn.modules.linear.Linear" in result.reason
+    assert (result.verdict, result.diagnosis.rule) == ("undecided", "checkpoint_blind")
+    assert "torch.nn.modules.linear.Linear" in result.reason
     assert ctx.do(Checkpoint(path=str(tmp_path / "none"))).verdict == "failed"
 
 

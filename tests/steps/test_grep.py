@@ -66,6 +66,29 @@ def test_a_line_that_comes_later_is_waited_for(ctx, log):
     assert result.verdict == "passed" and len(ctx.samples) > 1
 
 
+@pytest.mark.parametrize(
+    ("body", "verdict", "rule"),
+    [
+        ({"pattern": "x"}, "passed", "grep_found"),
+        ({"pattern": "x", "count": {"max": 3}}, "passed", "grep_counted"),
+        ({"pattern": "x", "count": {"min": 4}}, "failed", "grep_too_few"),
+        ({"pattern": "x", "count": {"max": 1}}, "failed", "grep_too_many"),
+        ({"pattern": "x", "expect": "absent"}, "failed", "grep_unexpected"),
+        ({"pattern": "y", "expect": "absent"}, "undecided", "grep_blind"),
+    ],
+)
+def test_what_it_finds_has_a_rule_of_its_own(ctx, log, body, verdict, rule):
+    say(log, "x\nx\n")
+    result = grep(ctx, log, **body)
+    assert (result.verdict, result.diagnosis.rule) == (verdict, rule), result.reason
+
+
+def test_absence_that_could_have_been_seen_is_passed(ctx, log):
+    with log.open("a"):
+        result = grep(ctx, log, pattern="y", expect="absent")
+    assert (result.verdict, result.diagnosis.rule) == ("passed", "grep_absent"), result.reason
+
+
 def test_bounds_on_the_count_hold(ctx, log):
     say(log, "x\n" * 3)
     assert grep(ctx, log, pattern="^x$", count={"min": 3, "max": 3}).verdict == "passed"

@@ -8,7 +8,7 @@ import pytest
 
 from runbook.hosts.local import connect_local
 from runbook.lang.expressions import Unknown
-from runbook.steps.request import ExpectAnswer, Request
+from runbook.steps.request import Answering, ExpectAnswer, Request
 from runbook.steps.wait_healthy import WaitHealthy
 from tests.steps.serving import Serving, free_port, plain_server, serving
 from tests.support.context import LocalContext
@@ -128,3 +128,11 @@ def test_a_refused_connection_is_failed(local_host, tmp_path) -> None:
 )
 def test_mistakes_are_found_before_anything_runs(step: Request) -> None:
     assert len(step.problems()) == 1
+
+
+def test_a_request_whose_link_was_lost_says_nothing_about_the_server() -> None:
+    """Whatever the samples hold: nobody knows whether it was handled, and it is not sent again."""
+    goal = object.__new__(Answering)
+    goal._lost = "the connection was reset"
+    answer = goal.judge([], 0.0, final=True)
+    assert answer is not None and (answer.verdict, answer.rule) == ("unreachable", "request_lost") and "not sent again" in answer.reason

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from runbook.model.event import WaitEnded
 from runbook.steps.run import Run, RunExpect
 from tests.support.context import LocalContext
 from tests.support.processes import is_gone
@@ -130,6 +131,7 @@ def test_what_ends_by_itself_after_it_was_watched_is_what_it_was(local_host, tmp
     assert ctx.at("good").do(Run(shell="sleep 7; echo done")).fields["stdout"] == "done\n"
     bad = ctx.at("bad").do(Run(shell="sleep 7; exit 4"))
     assert bad.verdict == "failed" and bad.fields["exit"] == 4 and ctx.remaining_s() > 15
+    assert [event.rule for event in ctx.events if isinstance(event, WaitEnded)] == ["run_ended", "run_ended"]
 
 
 def test_a_stall_that_is_no_duration_is_told():
