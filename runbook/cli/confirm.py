@@ -7,7 +7,7 @@ from collections.abc import Container
 
 import click
 
-from runbook.model.diagnostic import Diagnostic
+from runbook.model.diagnostic import Diagnostic, Span
 from runbook.model.playbook import Playbook
 from runbook.playbook.confirm import disturbances
 from runbook.steps import TABLE
@@ -28,7 +28,7 @@ def unconfirmed(playbook: Playbook, *, yes: bool, left_out: Container[str] = ())
     return [Diagnostic(code="not-confirmed", summary=str(one), span=_place(playbook, one.step), hint=hint) for one in found]
 
 
-def _place(playbook: Playbook, step: str) -> object:
+def _place(playbook: Playbook, step: str) -> Span | None:
     from runbook.engine.runtime import walk
 
     return next((node.span for node in walk((*playbook.steps, *playbook.always)) if node.id == step), None)

@@ -104,7 +104,15 @@ __all__ = [
 """The host's whole vocabulary: steps and engine need no other module of this package."""
 
 
-class Host(Closely):
+def _read(kind: Any, data: Any, op: str) -> Any:
+    """An answer as its type. Raises RemoteError for a damaged one: the helper is of our own version, so something on the way is not."""
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        raise RemoteError("failed", f"the answer to `{op}` cannot be read: {error}", "try again; if it repeats, report it") from error
+
+
+class Host(Closely, Commands):
     """One target, connected. Every method is one round trip and raises HostError; `cancel` applies to all calls."""
 
     def __init__(
@@ -133,80 +141,17 @@ class Host(Closely):
         return self.transport.call(op, args, blob, timeout_s=timeout_s, cancel=self.cancel, on_event=on_event)
 
     def _typed(self, kind: Any, op: str, /, *, timeout_s: float = 30.0, **args: Any) -> Any:
-        return msgspec.convert(self.call(op, timeout_s=timeout_s, **args).data, kind)
+        return _read(kind, self.call(op, timeout_s=timeout_s, **args).data, op)
+
+    def _field(self, name: str, kind: Any, op: str, /, *, timeout_s: float = 30.0, **args: Any) -> Any:
+        """One field of an answer."""
+        return _read(kind, _read(dict[str, Any], self.call(op, timeout_s=timeout_s, **args).data, op).get(name), op)
 
     def close(self) -> None:
         """End the helper and the connection."""
         self.transport.close()
 
     # processes ---------------------------------------------------------------------------------------------------
-
-    def run(
-        self,
-        argv: Sequence[str] = (),
-        *,
-        shell: str = "",
-        env: dict[str, str] | None = None,
-        cwd: str = "",
-        stdin: bytes = b"",
-        timeout_s: float = 120.0,
-        ladder: Sequence[str] = ("TERM 5s", "KILL 5s"),
-        keep_bytes: int = 256 * 1024,
-        on_output: Callable[[str, bytes], None] | None = None,
-        marker: str = "",
-        hold: str = "",
-        on_start: Callable[[ProcessId], None] | None = None,
-    ) -> Completed:
-        """Run argv, or `shell` as a script over stdin of bash (else sh), in a process group of its own.
-
-        When `timeout_s` is over the helper climbs `ladder` on the group and says what is left. `on_output` gets (stream, bytes)
-        as they come; with `on_start`, which is told its process, only so much of them that no link is filled by it. `marker` is put
-        into its environment as RUNBOOK_RUN. With `hold`, a name in the run of `marker`, it outlives the loss of the link: `run_held`.
-        """
-
-        def event(data: dict[str, Any], blob: bytes) -> None:
-            if "pid" in data:
-                if on_start is not None:
-                    on_start(ProcessId(data["pid"], data["start"]))
-            elif on_output is not None:
-                on_output(data["stream"], blob)
-
-        more = {"hold": [marker, hold]} if hold else {}
-        grace = 15.0 + sum(Rung.parse(rung).wait_s for rung in ladder)
-        reply = self.call(
-            "run",
-            argv=list(argv),
-            shell=shell,
-            env=env or {},
-            cwd=cwd,
-            limit_s=timeout_s,
-            ladder=list(ladder),
-            keep=keep_bytes,
-            live=on_output is not None,
-            sparse=on_start is not None,
-            marker=marker,
-            blob=stdin,
-            timeout_s=timeout_s + grace,
-            on_event=event,
-            **more,
-        )
-        return _completed(reply)
-
-    def run_held(self, run: str, name: str, *, timeout_s: float, on_output: Callable[[str, bytes], None] | None = None) -> Completed:
-        """Wait for a command whose link was lost, by the name that `hold` gave it; it ends itself at its own limit.
-
-        RemoteError: not_found (nobody wrote it down), failed (its helper died: nobody knows how it ended).
-        """
-
-        def event(data: dict[str, Any], blob: bytes) -> None:
-            if on_output is not None:
-                on_output(data["stream"], blob)
-
-        return _completed(self.call("run_held", run=run, name=name, timeout_s=timeout_s, on_event=event))
-
-    def supersede(self, run: str, helper: ProcessId) -> str:
-        """End the service of the helper of a lost link; told: it left records of all it was given, gone: it was not there, stuck."""
-        return str(self.call("supersede", run=run, helper=[helper.pid, helper.start]).data["state"])
 
     def processes(self, run: str = "") -> tuple[Process, ...]:
         """The visible process table. `run` is our own run id, so that its processes are not `protected`."""
@@ -314,7 +259,7 @@ class Host(Closely):
 
     def renew(self, run: str) -> bool:
         """The controller is alive: undo timers and expiries count from now. True when the keeper had died and was replaced."""
-        return bool(self.call("keeper_renew", run=run).data["replaced"])
+        return bool(self._field("replaced", bool, "keeper_renew", run=run))
 
     def suspend(self, run: str, expires: float) -> None:
         """Hand the run to its keeper until `expires` (host unix time): then it stops launches and restores patches."""
@@ -322,7 +267,7 @@ class Host(Closely):
 
     def retire(self, run: str) -> list[str]:
         """End the keeper and remove the run's folder; answers what had to stay, as paths and processes."""
-        return list(self.call("keeper_retire", run=run, timeout_s=60.0).data["left"])
+        return list(self._field("left", list[str], "keeper_retire", run=run, timeout_s=60.0))
 
     def launch(self, spec: LaunchSpec, timeout_s: float = 60.0) -> LaunchState:
         """Start a process under the keeper: own session, stdin from null, output appended to its log."""
@@ -343,8 +288,10 @@ class Host(Closely):
 
         RemoteError busy: another run has one of them; its lease stands in `data["lease"]`.
         """
-        reply = self.call("lease_take", run=run, holder=holder, hold_s=hold_s, gpus=self.gpu_indices, reuse=list(reuse))
-        return msgspec.convert(reply.data["taken_over"], tuple[Lease, ...])
+        taken: tuple[Lease, ...] = self._field(
+            "taken_over", tuple[Lease, ...], "lease_take", run=run, holder=holder, hold_s=hold_s, gpus=self.gpu_indices, reuse=list(reuse)
+        )
+        return taken
 
     def leases(self) -> tuple[Lease, ...]:
         """All leases of this account on the host, oldest first."""
@@ -387,8 +334,3 @@ class Host(Closely):
     def open_patches(self, run: str | None = None) -> tuple[OpenPatch, ...]:
         """Patches that are not undone yet, of one run or of all runs of this account, oldest first."""
         return self._typed(tuple[OpenPatch, ...], "undo_list", run=run)
-
-
-def _completed(reply: Reply) -> Completed:
-    out_len = reply.data.pop("stdout_len")
-    return msgspec.convert({**reply.data, "stdout": reply.blob[:out_len], "stderr": reply.blob[out_len:]}, Completed)

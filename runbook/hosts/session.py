@@ -168,8 +168,15 @@ class Session:
         finally:
             greeting.finish()
         hello = header["hello"]
-        if hello.pop("format") != frames.FORMAT:
-            self._fail(f"the helper on {self._what} speaks another format")
+        try:
+            if hello.pop("format") != frames.FORMAT:
+                self._fail(f"the helper on {self._what} speaks another format")
+            return self._facts(hello, sent, received)
+        except (KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
+            self._fail(f"the first words of the helper on {self._what} are damaged: {error}")
+
+    def _facts(self, hello: dict[str, Any], sent: float, received: float) -> HostFacts:
+        """What it says about itself, with the difference of the clocks. Raises what a damaged text makes of it."""
         start, end = hello.pop("received"), hello.pop("sent")
         return msgspec.convert(
             {
@@ -274,7 +281,7 @@ class Session:
                     self._hand_out(header, blob)
                 data = self._channel.recv(1 << 17)
             why = self._channel.ending()
-        except frames.BrokenFrame as error:
+        except (frames.BrokenFrame, KeyError, TypeError, ValueError) as error:
             why = f"its answer was damaged ({error})"
         except (OSError, EOFError) as error:
             why = str(error) or type(error).__name__
@@ -324,6 +331,14 @@ class Session:
 def answer(header: dict[str, Any], blob: bytes) -> Reply:
     """The reply in a final message. Raises RemoteError when the operation failed."""
     error = header.get("error")
-    if error is not None:
-        raise RemoteError(error["code"], error["message"], error["hint"], error["data"])
-    return Reply(header["ok"], blob)
+    if error is None and "ok" in header:
+        return Reply(header["ok"], blob)
+    if not isinstance(error, dict):
+        raise RemoteError("failed", "the host's answer is neither a result nor an error", "try again; if it repeats, report it")
+    data = error.get("data")
+    raise RemoteError(
+        str(error.get("code", "failed")),
+        str(error.get("message", "no reason given")),
+        str(error.get("hint", "")),
+        data if isinstance(data, dict) else {},
+    )

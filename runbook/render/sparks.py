@@ -51,7 +51,7 @@ def _blocks(curve: Series, begin: float, end: float, width: int) -> str:
     for point in points:
         first = int((reach - begin) * scale) + (1 if curve.total and reach > begin else 0)
         last = int((point.t - begin) * scale)
-        for place in range(min(first, last), last + 1):
+        for place in range(max(0, min(first, last)), min(width, last + 1)):  # clocks that were set back can lead out of the picture
             before = highest[place]
             highest[place] = point.value if before is None else max(before, point.value)
         reach = point.t

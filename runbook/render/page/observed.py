@@ -15,6 +15,9 @@ STATES = {"T": "stopped", "t": "traced", "Z": "zombie", "D": "disk wait"}
 OTHERS = "other processes"
 READ, WEIGHTS, RUN, LOG, GPU = "bytes read", "mapped weights", "thread run time", "log lines", "GPU memory"
 
+MOST_N = 2**31 - 1
+"""A larger line number is damage."""
+
 
 class Lane:
     """One rank of a server: its phases, the odd states of its process, and when it was last seen."""
@@ -153,7 +156,7 @@ class Observed:
         match event:
             case SampleTaken():
                 self.t.append(event.sample.t)
-                self.n.append(event.n)
+                self.n.append(min(max(event.n, -1), MOST_N))
                 self._take(event.sample, event.step)
             case StepStarted():
                 self._types[event.step] = event.type
