@@ -15,7 +15,6 @@ from runbook.hosts.base import RemoteError
 from runbook.model.units import Size, format_size
 from runbook.steps.base import Step, StepContext, StepResult
 
-
 LONGEST_TEXT = 64 * 2**10
 """Bytes of a text whose change is shown."""
 
