@@ -179,3 +179,10 @@ def test_a_package_as_pip_installs_it(tmp_path):
     done = runbook("run", "book.yaml", cwd=tmp_path, path=str(site))
     assert done.returncode == 0 and "45.0 °C" in done.stderr, done.stderr
     assert runbook("validate", "book.yaml", cwd=tmp_path).returncode == 2, "without the package"
+
+
+def test_the_class_in_the_guide_is_the_one_that_is_tested():
+    guide = (ROOT / "docs" / "guides" / "writing_step_types.md").read_text(encoding="utf-8")
+    shown = guide.split("```python\n")[1].split("```")[0].splitlines()
+    real = (PACKAGE / "runbook_sensors" / "steps.py").read_text(encoding="utf-8").splitlines()
+    assert len(shown) > 20 and [line for line in shown if line not in real] == []
