@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from typing import Annotated, Any, ClassVar, Literal, Union
 
 import msgspec
@@ -25,6 +27,7 @@ UNWATCHED_S = 5.0
 """What has ended by then was never watched."""
 ENDED_S = 30.0
 LADDER = ("TERM 5s", "KILL 5s")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class RunExpect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -232,12 +235,20 @@ def _diagnosed(result: StepResult, done: Completed, seen: Diagnosis, started: St
 
 
 def _through_sudo(argv: list[str], shell: str, env: dict[str, str], stdin: bytes) -> tuple[list[str], str, bytes]:
-    """sudo resets the environment, so the variables travel in its argv; a script goes to bash or sh over stdin."""
-    variables = [f"{key}={value}" for key, value in env.items()]
-    if argv:
-        return ["sudo", "-n", "env", *variables, *argv], "", stdin
+    """sudo resets the environment, and what stands in its argv everybody can read: so variables go over stdin, before all else there.
+
+    A script follows them there, to bash or sh.
+    """
+    odd = next((key for key in env if not _VARIABLE.fullmatch(key)), None)
+    if odd is not None:
+        raise RemoteError("bad_request", f"`{odd}` is not the name of a variable", "use letters, digits and `_`")
     reader = "if command -v bash >/dev/null; then exec bash -eu -o pipefail -s; else exec sh -eu -s; fi"
-    return ["sudo", "-n", "env", *variables, "sh", "-c", reader], "", shell.encode()
+    command, body = (argv, stdin) if argv else (["sh", "-c", reader], shell.encode())
+    if not env:
+        return ["sudo", "-n", *command], "", body
+    exports = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in env.items()).encode()
+    load = 'exports=$(dd bs=1 count="$1" 2>/dev/null); shift; eval "$exports"; unset exports; exec "$@"'  # dd: reads not a byte too many
+    return ["sudo", "-n", "sh", "-c", load, "sh", str(len(exports)), *command], "", exports + body
 
 
 def _joined(data: bytes, dropped: int) -> bytes:

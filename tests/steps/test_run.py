@@ -1,6 +1,8 @@
 """run: a command in a group of its own, with an exact ending, really ended when its time is over."""
 
 import os
+import shutil
+import subprocess
 
 import pytest
 
@@ -136,3 +138,21 @@ def test_what_ends_by_itself_after_it_was_watched_is_what_it_was(local_host, tmp
 
 def test_a_stall_that_is_no_duration_is_told():
     assert Run(shell="x", stall_after="soon").problems() and Run(shell="x", stall_after="90s").problems() == []
+
+
+HAS_SUDO = shutil.which("sudo") is not None and subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not HAS_SUDO, reason="needs sudo without a password")
+@pytest.mark.parametrize("how", ["shell", "argv"])
+def test_through_sudo_variables_arrive_and_stand_in_no_command_line(ctx, how):
+    """Everybody may read the command line of sudo; its variables may be secrets."""
+    value = "s3cret 'quoted' $(id)\nsecond line"
+    script = 'printf "%s|" "$T"; cat; cat /proc/$PPID/cmdline /proc/self/cmdline; id -u'
+    said = {"shell": script.replace("cat; ", "")} if how == "shell" else {"argv": ["sh", "-c", script], "stdin": "typed|"}
+    result = ctx.do(Run(**said, env={"T": value, "N": 3}, sudo=True))
+    assert result.verdict == "passed", result.reason
+    out = result.fields["stdout"]
+    assert out.startswith(f"{value}|" + ("typed|" if how == "argv" else "")) and out.rstrip().endswith("0")
+    assert "s3cret" not in out[len(value) :]
+    assert ctx.do(Run(shell="true", env={"A;B": "x"}, sudo=True)).verdict == "failed"
