@@ -54,6 +54,7 @@ COMMANDS: dict[str, Entry] = {
     "fmt": Entry("fmt", "Bring playbooks into one form; comments are kept."),
     "steps": Entry("steps", "List the step types, or describe one."),
     "tensors": Entry("tensors", "Compare the tensors of two captures or checkpoints."),
+    "hosts": Entry("hosts", "List the hosts of hosts.yaml, or show what a name resolves to."),
     "completion": Entry("completion", "Print what makes bash, zsh or fish complete our words."),
     "schema": Entry("schema", "Print the JSON Schema of a playbook."),
     "list": Entry("list", "List the playbooks that can be run by name."),

@@ -19,7 +19,7 @@ from runbook.model.diagnostic import Diagnostic, Severity
 from runbook.model.playbook import Playbook, Target
 
 if TYPE_CHECKING:
-    from runbook.hosts.inventory import Entry
+    from runbook.hosts.inventory import Entry, Inventory
 
 PACKAGE = Path(__file__).resolve().parents[1]
 MOST_BYTES = 16 * 2**20
@@ -58,14 +58,26 @@ def profile_names(playbook: str = "") -> frozenset[str]:
 
 
 def read_roles(options: Sequence[str]) -> dict[str, list[str]]:
-    """`-H ROLE=TARGET[,TARGET]`, repeated for more roles or more targets."""
+    """`-H ROLE=TARGET[,TARGET]`, repeated for more roles or more targets; `slurm:JOB` is that job's nodes."""
     roles: dict[str, list[str]] = {}
     for option in options:
         role, equals, targets = option.partition("=")
         if not equals or not role or not targets:
             raise click.UsageError(f"`-H {option}` is no ROLE=TARGET: write for example `-H gpu=big-box`")
-        roles.setdefault(role, []).extend(targets.split(","))
+        roles.setdefault(role, []).extend(name for target in targets.split(",") for name in _nodes(target))
     return roles
+
+
+def _nodes(target: str) -> list[str]:
+    if not target.startswith("slurm:"):
+        return [target]
+    from runbook.hosts.base import ResolveFailed
+    from runbook.hosts.inventory_sources import slurm
+
+    try:
+        return slurm(target) or [target]
+    except ResolveFailed as problem:
+        raise click.UsageError(f"{problem.summary}; {problem.hint}") from None
 
 
 def load(name: str, overrides: Sequence[str] = (), roles: Sequence[str] = ()) -> tuple[Playbook | None, list[Diagnostic], str]:
@@ -100,7 +112,9 @@ def load_with(name: str, overrides: Mapping[str, Any], roles: Mapping[str, Seque
         source = read_bounded(file)
     except OSError as error:
         return None, [unreadable(file, error, "`runbook list` shows the playbooks that have a name")], file
-    hosts, wrong = read_inventory()
+    inventory, wrong = read_whole_inventory()
+    hosts = inventory.hosts if inventory else {}
+    groups = inventory.groups if inventory else {}
     found_profiles = profiles(file)
     playbook, found = load_playbook(
         source,
@@ -108,7 +122,8 @@ def load_with(name: str, overrides: Mapping[str, Any], roles: Mapping[str, Seque
         table=TABLE,
         profiles=found_profiles.names(),
         profile=found_profiles.known,
-        hosts=list(hosts),
+        hosts=[*hosts, *groups],
+        groups=groups,
         overrides=overrides,
         roles=roles,
         host_vars={name for entry in hosts.values() for name in entry.vars},
@@ -122,12 +137,18 @@ def load_with(name: str, overrides: Mapping[str, Any], roles: Mapping[str, Seque
 
 def read_inventory() -> tuple[dict[str, Entry], list[Diagnostic]]:
     """The hosts of hosts.yaml, and what is wrong with the file."""
+    inventory, wrong = read_whole_inventory()
+    return (inventory.hosts if inventory else {}), wrong
+
+
+def read_whole_inventory() -> tuple[Inventory | None, list[Diagnostic]]:
+    """Hosts and groups of hosts.yaml, or what is wrong with the file."""
     from runbook.hosts.inventory import BadInventory, load
 
     try:
-        return load().hosts, []
+        return load(), []
     except BadInventory as problem:
-        return {}, [problem.diagnostic]
+        return None, [problem.diagnostic]
 
 
 def with_host_vars(playbook: Playbook, hosts: Mapping[str, Entry]) -> Playbook:

@@ -14,13 +14,16 @@ import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Union
 
 import msgspec
 
 from runbook.hosts.base import ResolveFailed
 from runbook.model.diagnostic import Diagnostic, Span
 from runbook.model.playbook import Protect, Target
+
+if TYPE_CHECKING:
+    from runbook.lang.document import Document
 
 FILE = "hosts.yaml"
 
@@ -38,6 +41,23 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     protect: tuple[Protect, ...] = ()
     production: bool = False
     shared: bool = False
+    labels: dict[str, Union[str, int, bool]] = {}
+
+
+class Group(Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Hosts by name; the other keys are what its hosts have where they do not say otherwise."""
+
+    hosts: list[str]
+
+
+E = TypeVar("E", Entry, Group)
+
+
+class Files(NamedTuple):
+    """What hosts.yaml says; the hosts have what their groups give them."""
+
+    hosts: dict[str, Entry]
+    groups: dict[str, list[str]]
 
 
 class LabState(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,8 +87,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 class Inventory:
     """The hosts of the user's files. `known` is what can be suggested for a misspelt name."""
 
-    def __init__(self, hosts: Mapping[str, Entry], lab_file: Path) -> None:
+    def __init__(self, hosts: Mapping[str, Entry], lab_file: Path, groups: Mapping[str, list[str]] | None = None) -> None:
         self.hosts = dict(hosts)
+        self.groups = dict(groups or {})
         self._lab_file = lab_file
 
     @property
@@ -99,9 +120,12 @@ def load(cwd: Path | None = None, env: Mapping[str, str] = os.environ) -> Invent
     config = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
     state = Path(env.get("XDG_STATE_HOME") or home / ".local" / "state")
     hosts: dict[str, Entry] = {}
+    groups: dict[str, list[str]] = {}
     for path in (config / "runbook" / FILE, (cwd or Path.cwd()) / FILE):
-        hosts.update(read_hosts(path))
-    return Inventory(hosts, state / "runbook" / "lab" / "lab.json")
+        found = read_file(path)
+        hosts.update(found.hosts)
+        groups.update(found.groups)
+    return Inventory(hosts, state / "runbook" / "lab" / "lab.json", groups)
 
 
 def read_lab(path: Path) -> LabState:
@@ -124,10 +148,15 @@ class BadInventory(ResolveFailed):
 
 def read_hosts(path: Path) -> dict[str, Entry]:
     """The hosts of one file; none when there is no such file. Raises BadInventory with the place of the first mistake."""
+    return read_file(path).hosts
+
+
+def read_file(path: Path) -> Files:
+    """Hosts and groups of one file and of the Ansible inventory that it names. Raises BadInventory with the place of the first mistake."""
     try:
         source = path.read_bytes()
     except FileNotFoundError:
-        return {}
+        return Files({}, {})
     except OSError as error:
         raise BadInventory(Span(str(path), 1, 1), f"it cannot be read: {error.strerror}", "check its rights") from None
     from runbook.lang.yaml_loader import load as load_yaml
@@ -137,28 +166,73 @@ def read_hosts(path: Path) -> dict[str, Entry]:
     if document is None or wrong:
         raise BadInventory(wrong[0].span, wrong[0].summary, wrong[0].hint or "correct the line")
     top = document.data if document.data is not None else {"hosts": {}}
-    if not isinstance(top, dict) or set(top) != {"hosts"} or not isinstance(top["hosts"], dict):
-        summary = "hosts.yaml has one key, `hosts:`, a mapping of names to hosts"
+    if not isinstance(top, dict) or not top or set(top) - {"hosts", "groups", "ansible"} or not isinstance(top.get("hosts") or {}, dict):
+        summary = "hosts.yaml has the keys `hosts:` (names and their hosts), `groups:`, `ansible:`"
         raise BadInventory(document.span(()) or Span(str(path), 1, 1), summary, "write `hosts: {NAME: {host: ADDRESS}}`")
-    hosts: dict[str, Entry] = {}
-    for name, value in top["hosts"].items():
-        try:
-            hosts[name] = msgspec.convert({} if value is None else value, Entry)
-        except msgspec.ValidationError as error:
-            raise BadInventory(document.span(("hosts", name)), f"host `{name}`: {_plain(error)}", _FIELDS) from None
-        for index, rule in enumerate(hosts[name].protect):
-            if fault := rule.fault():
-                hint = "write for example `protect: [{user: alice, why: her training}, {file: /opt/sglang/*}]`"
-                raise BadInventory(document.span(("hosts", name, "protect", index)), f"host `{name}`: {fault}", hint)
-    return hosts
+    hosts = {name: _convert(document, ("hosts", name), value, Entry) for name, value in (top.get("hosts") or {}).items()}
+    given = top.get("groups") or {}
+    if not isinstance(given, dict):
+        raise BadInventory(
+            document.span(("groups",)), "`groups:` is a mapping of names to groups", "write `groups: {NAME: {hosts: [A, B]}}`"
+        )
+    groups = {
+        name: _convert(document, ("groups", name), {"hosts": value} if isinstance(value, list) else value, Group)
+        for name, value in given.items()
+    }
+    clash = next((name for name in groups if name in hosts or name in ("local", "lab")), None)
+    if clash:
+        raise BadInventory(document.key_span(("groups", clash)), f"`{clash}` is a host and a group", "rename one")
+    foreign = _foreign(document, top.get("ansible"), path)
+    known = {**foreign.hosts, **{name: _over(own, foreign.hosts.get(name, Entry())) for name, own in hosts.items()}}
+    return Files(_with_groups(known, groups), {**foreign.groups, **{name: one.hosts for name, one in groups.items()}})
+
+
+def _convert(document: Document, at: tuple[str, str], value: Any, into: type[E]) -> E:
+    try:
+        return msgspec.convert({} if value is None else value, into)
+    except msgspec.ValidationError as error:
+        kind = "host" if into is Entry else "group"
+        fields = ", ".join(f"`{field}`" for field in into.__struct_fields__)
+        raise BadInventory(document.span(at), f"{kind} `{at[1]}`: {_plain(error)}", f"its keys are {fields}") from None
+
+
+def _foreign(document: Document, named: Any, path: Path) -> Files:
+    """Hosts and groups of the Ansible inventory that the file names, relative to itself."""
+    if named is None:
+        return Files({}, {})
+    from runbook.hosts.inventory_sources import ansible
+
+    span = document.span(("ansible",))
+    if not isinstance(named, str):
+        raise BadInventory(span, "`ansible:` is the path of an inventory", "write `ansible: inventory.ini`")
+    try:
+        found = ansible(path.parent / Path(named).expanduser())
+    except ResolveFailed as problem:
+        raise BadInventory(span, problem.summary, problem.hint) from None
+    return Files({name: msgspec.convert(values, Entry) for name, values in found.hosts.items()}, found.groups)
+
+
+def _with_groups(hosts: Mapping[str, Entry], groups: Mapping[str, Group]) -> dict[str, Entry]:
+    """Each host with what its groups give it, the first group first; hosts that only a group names are hosts too."""
+    found = dict(hosts)
+    for group in groups.values():
+        for name in group.hosts:
+            found[name] = _over(found.get(name, Entry()), group)
+    return found
+
+
+def _over(own: Entry, below: Entry) -> Entry:
+    """A host with what it does not say itself from another entry. Variables and labels are merged, marks and rules add up."""
+    plain = Entry()
+    unset = {key: getattr(below, key) for key in Entry.__struct_fields__ if getattr(own, key) == getattr(plain, key)}
+    merged = {"vars": {**below.vars, **own.vars}, "labels": {**below.labels, **own.labels}}
+    protect = tuple(dict.fromkeys((*own.protect, *below.protect)))
+    return msgspec.structs.replace(own, **{**unset, **merged, "protect": protect})
 
 
 def _plain(error: msgspec.ValidationError) -> str:
     text = str(error).replace(" | null", "").replace("Object contains ", "").replace(" - at `$.", " at `")
     return text[:1].lower() + text[1:]
-
-
-_FIELDS = "its keys are " + ", ".join(f"`{field}`" for field in Entry.__struct_fields__)
 
 
 def did_you_mean(name: str, known: list[str]) -> str:

@@ -37,6 +37,7 @@ def load_playbook(
     overrides: Mapping[str, Any] | None = None,
     roles: Mapping[str, Sequence[str]] | None = None,
     host_vars: Collection[str] = (),
+    groups: Mapping[str, Sequence[str]] | None = None,
     read: Callable[[str], bytes] = read_file,
     find: Find = find_beside,
 ) -> tuple[Playbook | None, list[Diagnostic]]:
@@ -45,7 +46,8 @@ def load_playbook(
     table: step types by name. profiles: names of engine profiles. profile: reads one; with it there are warnings of what an engine's
     profile says about a step. hosts: names of the inventory; other targets are taken as ssh aliases, which only ssh can look up.
     overrides: variables of `-e`, as `overrides.read_overrides` gives them; they take part in the checks and are not in the answer.
-    roles: targets of `-H`, which replace those of the file. host_vars: names of variables that the inventory gives. read: reads a
+    roles: targets of `-H`, which replace those of the file. host_vars: names of variables that the inventory gives.
+    groups: its groups, which a role may name in place of their hosts. read: reads a
     vars file or an included playbook and may raise OSError. find: the path of what a file includes by some name.
     """
     document, found = load(source, file)
@@ -62,7 +64,7 @@ def load_playbook(
         return None, problems.sorted()
     library = Library(read, find)
     unit = Unit(problems, data, table, profiles, library)
-    playbook = _whole(unit, overrides or {}, roles or {}, hosts, host_vars)
+    playbook = _whole(unit, overrides or {}, roles or {}, hosts, host_vars, groups or {})
     if profile is not None and not has_errors(problems.found):
         from runbook.playbook.advice import advise
 
@@ -77,10 +79,11 @@ def _whole(
     roles: Mapping[str, Sequence[str]],
     hosts: Collection[str] | None,
     host_vars: Collection[str],
+    groups: Mapping[str, Sequence[str]],
 ) -> Playbook:
     """The file at the top of a run, placed on its own targets."""
     problems, data = unit.problems, unit.data
-    targets = read_hosts(problems, data.get("hosts"), roles)
+    targets = read_hosts(problems, data.get("hosts"), roles, groups)
     warn_of_targets(problems, targets, hosts)
     given = [name for found in targets.values() for target in found for name in target.vars]
     site = Site(

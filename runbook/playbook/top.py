@@ -25,8 +25,11 @@ APART = "give each its own name in hosts.yaml: `hosts: {NAME: {host: ADDRESS, vi
 FORM = "write `local`, `lab`, an ssh alias or `user@host:port`"
 
 
-def read_hosts(problems: Problems, raw: Any, roles: Mapping[str, Sequence[str]]) -> dict[str, tuple[Target, ...]]:
-    """Roles and their targets; `roles` are those of the command line, which replace what the file says."""
+def read_hosts(
+    problems: Problems, raw: Any, roles: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, tuple[Target, ...]]:
+    """Roles and their targets; `roles` are those of the command line, which replace what the file says. `groups` stand for their hosts."""
+    groups = groups or {}
     found: dict[str, tuple[Target, ...]] = {}
     for role, value in raw.items() if isinstance(raw, dict) else ():
         path: Path = ("hosts", role)
@@ -39,10 +42,11 @@ def read_hosts(problems: Problems, raw: Any, roles: Mapping[str, Sequence[str]])
                 at_key=True,
             )
             continue
-        items = value if isinstance(value, list) else [value]
+        items = [name for item in (value if isinstance(value, list) else [value]) for name in _members(item, groups)]
+        several = isinstance(value, list) and len(items) == len(value)
         if not items:
             problems.add("empty", f"the role `{role}` has no target", path, FORM)
-        read = [_target(problems, item, (*path, index) if isinstance(value, list) else path) for index, item in enumerate(items)]
+        read = [_target(problems, item, (*path, index) if several else path) for index, item in enumerate(items)]
         found[role] = tuple(target for target in read if target is not None)
     for role, targets in roles.items():
         if role not in found:
@@ -51,9 +55,17 @@ def read_hosts(problems: Problems, raw: Any, roles: Mapping[str, Sequence[str]])
             )
             continue
         before = found[role][0] if len(found[role]) == 1 else None
-        found[role] = tuple(_replaced(problems, before, text) for text in targets)
+        found[role] = tuple(_replaced(problems, before, name) for text in targets for name in _members(text, groups))
     _check_distinct(problems, found)
     return found
+
+
+def _members(item: Any, groups: Mapping[str, Sequence[str]]) -> Sequence[Any]:
+    """The hosts that a target stands for: those of a group, else itself."""
+    name = item.get("target") if isinstance(item, dict) else item
+    if not isinstance(name, str) or name not in groups:
+        return [item]
+    return [{**item, "target": host} for host in groups[name]] if isinstance(item, dict) else groups[name]
 
 
 def _check_distinct(problems: Problems, roles: Mapping[str, Sequence[Target]]) -> None:

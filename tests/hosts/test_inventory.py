@@ -87,9 +87,13 @@ def test_a_damaged_lab_file_is_said(text: str, tmp_path: Path, env: dict[str, st
     [
         ("hosts:\n  box: {prot: 22}\n", r"hosts\.yaml:2:.*`box`.*unknown field `prot`"),
         ("hosts:\n  a:\n  box: {port: many}\n", r"hosts\.yaml:3:.*`box`.*`int`.*`port`"),
-        ("hosts: [a]\n", "one key, `hosts:`"),
-        ("groups: {}\n", "one key, `hosts:`"),
-        ("just text\n", "one key, `hosts:`"),
+        ("hosts: [a]\n", "has the keys `hosts:`"),
+        ("group: {}\n", "has the keys `hosts:`"),
+        ("hosts: {a: {}}\ngroups: {a: [b]}\n", r":2:10: `a` is a host and a group"),
+        ("groups: [a]\n", "is a mapping of names to groups"),
+        ("groups: {a: {hosts: [b], usr: x}}\n", r":1:13: group `a`: .*usr"),
+        ("ansible: nowhere.ini\n", r":1:10: the Ansible inventory .*nowhere.ini cannot be read"),
+        ("just text\n", "has the keys `hosts:`"),
         ("hosts:\n\tbox: {}\n", r"hosts\.yaml:2:"),
         ("hosts:\n  a: {}\n  a: {}\n", r"hosts\.yaml:3:.*a"),
         ("\x00\x01", r"hosts\.yaml"),
@@ -110,3 +114,28 @@ def test_an_open_quote_in_via_is_said(tmp_path: Path, env: dict[str, str]) -> No
 def test_a_misspelt_name_is_recognised() -> None:
     assert did_you_mean("big-bx", ["local", "lab", "big-box"]) == "did you mean `big-box`?"
     assert did_you_mean("zzz", ["local", "lab", "big-box"]) == ""
+
+
+GROUPS = """\
+hosts:
+  gpu7: {user: root, vars: {tp: 4}, labels: {card: h100}}
+groups:
+  pair: {hosts: [gpu7, gpu8], user: me, via: sudo -n, vars: {tp: 8, ib: true}, labels: {site: a}, shared: true}
+  short: [gpu8, local]
+"""
+
+
+def test_a_host_has_what_its_groups_give_it_where_it_does_not_say_otherwise(tmp_path: Path, env: dict[str, str]) -> None:
+    write(tmp_path / "hosts.yaml", GROUPS)
+    inventory = load(tmp_path, env)
+    seven, eight = (inventory.hosts[name] for name in ("gpu7", "gpu8"))
+    assert (seven.user, seven.via, seven.vars, seven.labels, seven.shared) == (
+        "root",
+        "sudo -n",
+        {"tp": 4, "ib": True},
+        {"site": "a", "card": "h100"},
+        True,
+    )
+    assert (eight.user, eight.vars) == ("me", {"tp": 8, "ib": True})
+    assert inventory.groups == {"pair": ["gpu7", "gpu8"], "short": ["gpu8", "local"]}
+    assert inventory.place(Target(target="gpu8")).ssh == "me@gpu8"
