@@ -62,7 +62,8 @@ class Link:
     def host(self) -> Host:
         """The host, whose calls outlive the loss of the link. Raises Unreachable when it was never there, or not in time."""
         real = self.again(None)
-        attached = Host(real.name, real.address, _Calls(self), real.facts, _Requests(self), real.gpu_indices)
+        mortal = real.ends_with_link
+        attached = Host(real.name, real.address, _Calls(self), real.facts, _Requests(self), real.gpu_indices, ends_with_link=mortal)
         attached.cancel = real.cancel
         return attached
 

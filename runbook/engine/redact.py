@@ -55,6 +55,9 @@ def _base64_forms(data: bytes) -> set[str]:
     return {form for form in found if len(form) >= 8} | {base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode()}
 
 
+Bytes = bytes  # in the class that is a method
+
+
 class Mask:
     """Replaces secrets by `***NAME***` in text, bytes and plain data: declared ones by value, all others that are sure by their shape,
     but for the kinds in `allow`. Idempotent.
@@ -107,7 +110,7 @@ class Mask:
         """The bytes without secrets; what is not UTF-8 stays as it is."""
         return self.text(value.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
-    def pieces(self, source: Iterable[bytes]) -> Iterator[bytes]:
+    def pieces(self, source: Iterable[Bytes]) -> Iterator[Bytes]:
         """The same for what is too large for memory: cut between lines, where there are any."""
         held = b""
         for piece in source:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from runbook.hosts.closely import Closely
+from runbook.hosts.commands import Commands
 from runbook.hosts.errors import (
     AuthRefused,
     CallTimeout,
@@ -56,7 +57,6 @@ from runbook.model.remote import (
     UndoRecord,
 )
 from runbook.model.sample import ListenerSample, Sample
-from runbook.model.units import Rung
 
 __all__ = [
     "REPEATABLE",
@@ -116,14 +116,24 @@ class Host(Closely, Commands):
     """One target, connected. Every method is one round trip and raises HostError; `cancel` applies to all calls."""
 
     def __init__(
-        self, name: str, address: str, transport: Transport, facts: HostFacts, http: HttpClient, gpus: list[int] | None = None
+        self,
+        name: str,
+        address: str,
+        transport: Transport,
+        facts: HostFacts,
+        http: HttpClient,
+        gpus: list[int] | None = None,
+        *,
+        ends_with_link: str = "",
     ) -> None:
+        """`ends_with_link`: why nothing that is started here outlives the connection; empty when it does."""
         self.name = name
         self.address = address
         self.transport = transport
         self.facts = facts
         self.http = http
         self.gpu_indices = gpus
+        self.ends_with_link = ends_with_link
         self.cancel: CancelToken | None = None
         self._looks = Looks()
 

@@ -16,6 +16,7 @@ from runbook.hosts.bounded import bounded
 from runbook.hosts.hops import MOST_HANDSHAKES, Shared, acquired
 from runbook.hosts.inventory import Inventory, LabState, Place, did_you_mean, load
 from runbook.hosts.ssh_config import SshSettings, resolve
+from runbook.hosts.via import ends_with_link
 from runbook.model.clock import Clock
 from runbook.model.playbook import Target
 
@@ -107,7 +108,8 @@ def _connect_ssh(place: Place, settings: SshSettings, clock: Clock, cancel: Canc
         if place.via:
             error.hint = f"check that `via:` works there: `ssh {place.ssh} {' '.join(place.via)} true`; or {error.hint}"
         raise
-    return Host(place.name, channel.connection.address, session, session.facts, RelayHttp(session), place.gpus)
+    mortal = ends_with_link(place.via)
+    return Host(place.name, channel.connection.address, session, session.facts, RelayHttp(session), place.gpus, ends_with_link=mortal)
 
 
 def _open(settings: SshSettings, command: str, clock: Clock, cancel: CancelToken | None, note: Note, trace: Note) -> ParamikoChannel:

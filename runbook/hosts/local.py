@@ -12,6 +12,7 @@ from runbook.hosts.base import ConnectFailed, Host, NoPython
 from runbook.hosts.bundle import helper_argv
 from runbook.hosts.http import RelayHttp
 from runbook.hosts.session import PYTHON_HINT, Session
+from runbook.hosts.via import ends_with_link
 from runbook.model.playbook import Protect
 
 STDERR_KEPT = 8192
@@ -101,4 +102,5 @@ def connect_local(
         hint = f"check `via:`: `{argv[0]}` is to be found on this machine" if via else PYTHON_HINT
         raise NoPython(f"the helper did not start on {name}: `{argv[0]}`: {error.strerror}", hint) from error
     session = Session(channel, timeout_s=timeout_s, what=name, protect=protect)
-    return Host(name, session.facts.hostname, session, session.facts, RelayHttp(session), gpus)
+    mortal = ends_with_link(argv[:-3])
+    return Host(name, session.facts.hostname, session, session.facts, RelayHttp(session), gpus, ends_with_link=mortal)

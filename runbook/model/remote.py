@@ -32,6 +32,8 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     start: int = 0
     """With `pid` the helper itself, as `ProcessId`."""
+    logout: str = ""
+    """Why what is started there is killed at logout; empty when it is not, or when that cannot be seen."""
     clock_offset_s: float = 0.0
     clock_error_s: float = 0.0
     scoped: bool = False

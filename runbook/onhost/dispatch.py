@@ -17,7 +17,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from . import files, frames, procs
+from . import files, frames, logout, procs
 from .behind import Behind
 from .errors import OpError
 
@@ -275,6 +275,7 @@ def hello(helper: Helper, received: float) -> Dict[str, Any]:
         "cwd": procs.read_link("/proc/self/cwd") or "/",
         "scoped": helper.scope is not None,
         "abandoned": _abandoned(helper.state_dir),
+        "logout": logout.ends_at_logout(),
         "received": received,
         "sent": time.time(),
     }

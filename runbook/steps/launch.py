@@ -24,6 +24,10 @@ from runbook.steps.kept import take_kept
 
 PACKAGES = ("sglang", "vllm", "torch", "transformers")
 """Distributions whose version a reader of the transcript asks for first."""
+MORTAL = (
+    "nothing that is started behind this `via:` outlives the connection, so no server is launched here: {why}; "
+    "start it from the job's own script and use `attach`, or reach the node by ssh"
+)
 VERSIONS = (
     "import importlib.metadata as m, json, sys\n"
     "found = {'python': sys.version.split()[0]}\n"
@@ -108,6 +112,10 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def run(self, ctx: StepContext) -> StepResult:
         """Look at the port, start, watch it settle."""
+        if ctx.host.ends_with_link:
+            return StepResult(verdict="refused", reason=MORTAL.format(why=ctx.host.ends_with_link))
+        if ctx.host.facts.logout:
+            ctx.find("ends_at_logout", f"{ctx.host.name}: what is started here may not outlive the connection: {ctx.host.facts.logout}")
         profile = ctx.profile(self.profile)
         port = self.port or read_port(self.argv() or tuple(_words(self.command)), profile)
         launched = self._begun(ctx, profile, port)

@@ -1,0 +1,23 @@
+"""What a `via:` prefix means for what is started behind it: whether it outlives the connection."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+_CONTAINER_TOOLS = frozenset({"docker", "podman", "nerdctl", "kubectl"})
+
+
+def ends_with_link(via: Sequence[str]) -> str:
+    """Why nothing that is started behind this prefix outlives the connection; empty where it does, as far as is known.
+
+    Slurm kills a job step with all its processes when its `srun` goes; a container that was made for a command ends with it. What
+    `docker exec`, `podman exec` or `kubectl exec` started goes on in its container.
+    """
+    names = [word.rsplit("/", 1)[-1] for word in via]
+    if "srun" in names:
+        return "`srun` ends its step, with every process in it, when the connection goes"
+    for tool, command in itertools.pairwise(names):
+        if tool in _CONTAINER_TOOLS and command == "run":
+            return f"the container of `{tool} run` ends with the connection"
+    return ""
