@@ -6,7 +6,7 @@ DEMO_PORT ?= 8000
 # Compiled once and kept, not again by each of the hundreds of processes that the tests start.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test story zoo zoo-fast check fast generate lint types picture docs bench clean setup setup-dev
+.PHONY: chaos demo test story zoo zoo-fast check fast generate lint types picture docs bench clean setup setup-dev
 
 setup: $(VENV)/.stamp-lab
 setup-dev: $(VENV)/.stamp-dev
@@ -49,6 +49,11 @@ zoo: setup-dev
 ## Ten of its scenarios, as `make test` runs them.
 zoo-fast: setup-dev
 	$(BIN)/python -m pytest tests/zoo -q
+
+## Faults on real parts (links, hosts, processes), by a seed, one line each; about 20 minutes. As root: it makes network namespaces.
+SEED ?= 1
+chaos: setup-dev
+	$(BIN)/python -m tests.chaos.run --seed $(SEED)
 
 ## The fast tier: style, types, generated files, unit and contract tests.
 check: setup-dev lint types fast
