@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from runbook.cli.sources import PACKAGE
-from runbook.model.answer import EventsPage, InvalidAnswer, RunAnswer, StandsAt
+from runbook.model.answer import DiagnoseAnswer, EventsPage, InvalidAnswer, RunAnswer, StandsAt, UnclearAnswer
 from runbook.model.event import AnyEvent
 from runbook.playbook.reference import steps_page
 from runbook.playbook.schema import DIALECT, playbook_schema, profile_schema
@@ -46,6 +46,12 @@ def run_schema() -> dict[str, Any]:
     return {"$schema": DIALECT, "title": "the answer of runbook run --json", "anyOf": list(forms), "$defs": defs}
 
 
+def diagnose_schema() -> dict[str, Any]:
+    """What `diagnose --json` prints."""
+    forms, defs = msgspec.json.schema_components([DiagnoseAnswer, UnclearAnswer, InvalidAnswer], ref_template="#/$defs/{name}")
+    return {"$schema": DIALECT, "title": "the answer of runbook diagnose --json", "anyOf": list(forms), "$defs": defs}
+
+
 def words_text() -> str:
     """The words of every command, for the completion."""
     from importlib import import_module
@@ -59,7 +65,13 @@ def words_text() -> str:
 
 def generated() -> dict[Path, str]:
     """Every generated file and what it should hold."""
-    schemas = {"playbook": schema_text(), "profile": profile_text(), "run": _text(run_schema()), "events": _text(events_schema())}
+    schemas = {
+        "playbook": schema_text(),
+        "profile": profile_text(),
+        "run": _text(run_schema()),
+        "diagnose": _text(diagnose_schema()),
+        "events": _text(events_schema()),
+    }
     return {
         **{ROOT / "schemas" / f"{name}.schema.json": text for name, text in schemas.items()},
         ROOT / "docs" / "reference" / "steps.md": steps_page(BUILT_IN),

@@ -134,3 +134,18 @@ class InvalidAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     verdict: Literal["invalid", "passed", "refused"]
     diagnostics: list[Problem]
+
+
+class DiagnoseAnswer(Diagnosis, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `diagnose --json` prints: the diagnosis, and the run that it is kept in. Without a run where the host was not reached."""
+
+    verdict: Word
+    run: Union[str, UnsetType] = UNSET
+    transcript: Annotated[Union[str, UnsetType], Meta(description="path of the page")] = UNSET
+    so_far: Annotated[Union[Diagnosis, UnsetType], Meta(description="of a look that was interrupted: what it would say of what it saw")] = UNSET
+
+
+class UnclearAnswer(InvalidAnswer, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`diagnose`: no server fits, or several do."""
+
+    candidates: Annotated[list[dict[str, Any]], Meta(description="the servers that were found: pid, title, ports, age_s, profile, …")]

@@ -20,6 +20,7 @@ from runbook.model.event import RunEnded
 from runbook.model.verdict import EXIT_CODES
 from tests.steps.serving import SMALL_SERVER, free_port
 from tests.support.processes import state_of
+from tests.support.schemas import validator
 from tests.support.waiting import until
 
 KEYS = {
@@ -67,7 +68,9 @@ def diagnose(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, dic
     def run(*argv: str, target: str = "local") -> tuple[int, dict[str, Any]]:
         capsys.readouterr()
         code = exit_code(["diagnose", target, "--json", *argv])
-        return code, json.loads(capsys.readouterr().out)
+        answer = json.loads(capsys.readouterr().out)
+        validator("diagnose").validate(answer)
+        return code, answer
 
     return run
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from runbook.model.verdict import EXIT_CODES, Diagnosis
+from tests.support.schemas import validator
 from tests.zoo.looking import box_s, come_late
 from tests.zoo.outcome import Outcome, weigh
 from tests.zoo.scenario import Scenario
@@ -34,6 +35,7 @@ def ask(scenario: Scenario, seed: int, folder: Path, most_s: float | None = None
         began = time.time()
         env = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
         said = subprocess.run([*argv, "--out", str(run)], cwd=ROOT, env=env, capture_output=True, text=True, timeout=box + GRACE_S)
+        validator("diagnose").validate(json.loads(said.stdout))
         answer = msgspec.convert({k: v for k, v in json.loads(said.stdout).items() if k not in ("run", "transcript")}, Diagnosis)
         assert said.returncode == EXIT_CODES[answer.verdict], said.stderr
         shutil.copy(run / "events.jsonl", record)
