@@ -170,7 +170,9 @@ def test_ctrl_c_of_who_waits_leaves_the_run_alone(box):
 
 
 def test_a_worker_that_is_killed_is_told_as_lost_at_once_and_another_goes_on(box):
-    run = box.runbook("run", box.book(12), "--detach").out.strip()
+    began = box.runbook("run", box.book(12), "--detach")
+    assert began.code == 0, began.err
+    run = began.out.strip()
     box.waiting()
     server = box.server()
     os.kill(box.controller(), signal.SIGKILL)
