@@ -85,7 +85,9 @@ def _follow(folder: Path, file: str) -> int:
 
 
 def _behind(story: Story, stale: str) -> str:
-    return f"{STALE[stale]}; `runbook cancel {story.header.run if story.header else 'RUN'}` makes sure and ends the run"
+    run = story.header.run if story.header else "RUN"
+    go_on = f"`runbook resume {run}` goes on with it, " if stale == "lost" else ""
+    return f"{STALE[stale]}; {go_on}`runbook cancel {run}` makes sure and ends the run"
 
 
 def _page(folder: Path, file: str, cursor: int) -> int:

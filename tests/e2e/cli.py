@@ -39,6 +39,10 @@ class Outcome:
         """The journal of the run."""
         return load_events(Path(self.json["transcript"]["dir"]))
 
+    def step_rows(self, name: str) -> list[dict[str, Any]]:
+        """All ends of a step in the object."""
+        return [row for row in self.json["steps"] if row["id"] == name]
+
     def step(self, name: str) -> dict[str, Any]:
         """The last end of a step in the object."""
         return next(row for row in reversed(self.json["steps"]) if row["id"] == name)
