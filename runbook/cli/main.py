@@ -58,6 +58,7 @@ COMMANDS: dict[str, Entry] = {
     "completion": Entry("completion", "Print what makes bash, zsh or fish complete our words."),
     "schema": Entry("schema", "Print the JSON Schema of a playbook."),
     "list": Entry("list", "List the playbooks that can be run by name."),
+    "agents": Entry("agents", "Print a section for the AGENTS.md of your repository."),
     "mcp": Entry("mcp", "Serve the commands as tools to an agent (Model Context Protocol)."),
     "lab": Entry("lab", "Start, stop or look at the embedded GPU host."),
 }
