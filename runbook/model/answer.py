@@ -13,7 +13,9 @@ from msgspec import UNSET, Meta, UnsetType
 from runbook.model.verdict import EXIT_CODES, INTERRUPTED_BY, Diagnosis, Finding
 
 Word = Annotated[str, Meta(description="a verdict", extra_json_schema={"enum": sorted(EXIT_CODES)})]
-Code = Annotated[int, Meta(description="the exit code", extra_json_schema={"enum": sorted({*EXIT_CODES.values(), *INTERRUPTED_BY.values()})})]
+Code = Annotated[
+    int, Meta(description="the exit code", extra_json_schema={"enum": sorted({*EXIT_CODES.values(), *INTERRUPTED_BY.values()})})
+]
 Unix = Annotated[float, Meta(description="unix time, seconds")]
 
 
@@ -142,7 +144,9 @@ class DiagnoseAnswer(Diagnosis, frozen=True, kw_only=True, forbid_unknown_fields
     verdict: Word
     run: Union[str, UnsetType] = UNSET
     transcript: Annotated[Union[str, UnsetType], Meta(description="path of the page")] = UNSET
-    so_far: Annotated[Union[Diagnosis, UnsetType], Meta(description="of a look that was interrupted: what it would say of what it saw")] = UNSET
+    so_far: Annotated[Union[Diagnosis, UnsetType], Meta(description="of a look that was interrupted: what it would say of what it saw")] = (
+        UNSET
+    )
 
 
 class UnclearAnswer(InvalidAnswer, frozen=True, kw_only=True, forbid_unknown_fields=True):
