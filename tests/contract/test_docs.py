@@ -11,6 +11,7 @@ import click
 import pytest
 import yaml
 
+from runbook.cli import library
 from runbook.cli.main import COMMANDS, app
 from runbook.diagnose.judge import RULES
 from runbook.hosts.inventory import read_hosts
@@ -56,7 +57,7 @@ def ids(found: list[tuple[Path, str]]) -> list[str]:
 
 @pytest.mark.parametrize(("page", "text"), PLAYBOOKS, ids=ids(PLAYBOOKS))
 def test_every_playbook_in_the_documentation_validates(page, text):
-    _, found = load_playbook(text.encode(), name(page), table=TABLE, profiles=PROFILES)
+    _, found = load_playbook(text.encode(), name(page), table=TABLE, profiles=PROFILES, find=library.find)
     assert not found, "\n".join(f"{one.span}: {one.summary}" for one in found)
 
 
@@ -212,3 +213,14 @@ def test_pictures_load_nothing():
     for picture in (ROOT / "docs" / "images").glob("*.svg"):
         text = picture.read_text(encoding="utf-8")
         assert "@font-face" not in text and "url(http" not in text and "<script" not in text, picture.name
+
+
+def test_every_test_on_the_security_page_exists_and_every_row_names_one():
+    page = (ROOT / "docs" / "concepts" / "security.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ") and "---" not in line and not line.endswith("| test |")]
+    assert len(rows) > 20
+    for row in rows:
+        named = re.findall(r"`(tests/\S+\.py)::(test_\w+)`", row.split("|")[-2])
+        assert named, f"no test: {row}"
+        for file, function in named:
+            assert re.search(rf"^ *def {function}\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE), f"{file}::{function}"
