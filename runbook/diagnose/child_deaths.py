@@ -20,6 +20,10 @@ from runbook.model.verdict import Diagnosis
 COMM = 15
 """Letters of a process's name that the kernel keeps: all that a zombie has."""
 SAYS_IT_WAITS = re.compile(r"\bwait(?:ing|s|ed)?\b|\bnot (?:yet )?(?:ready|up|available)\b", re.IGNORECASE)
+FOR_WORK = re.compile(
+    r"\b(?:jobs?|tasks?|requests?|work|messages?|input|events?|clients?|connections?|commands?|batch(?:es)?|next)\b", re.IGNORECASE
+)
+"""What an idle worker waits for."""
 QUIET_S = 12.0
 """Without any progress for so long after a child's death, its parent does not go on without it."""
 
@@ -84,17 +88,17 @@ def _waits(view: View, process: ProcessSample, parent: Run, seconds: float) -> b
 
     One that waits or polls for its next job looks the same, beside the zombie of a tool that it called long ago.
     """
-    tied_to_it = _has_a_place(view, process) or _says_so(view, view.now - seconds)
+    tied_to_it = _has_a_place(view, process) or says_it_waits(view, view.now - seconds)
     if parent.frozen:
         blocked = view.once(places).get(parent.key, NOWHERE).blocked
         return (blocked and tied_to_it) or (parent.process.pid, parent.process.pid) in view.once(knot)
     return parent.demand < WORKS and tied_to_it
 
 
-def _says_so(view: View, since: float) -> bool:
-    """Whether all that the log has told since then, more than once, is that it waits."""
+def says_it_waits(view: View, since: float) -> bool:
+    """Whether all that the log has told since then, more than once, is that it waits, and not for its next piece of work."""
     told = [timed.line.text for timed in view.lines if timed.t > since and timed.line.text.strip()]
-    return len(told) > 1 and all(SAYS_IT_WAITS.search(text) for text in told)
+    return len(told) > 1 and all(SAYS_IT_WAITS.search(text) and not FOR_WORK.search(text) for text in told)
 
 
 def _verdict(view: View, process: ProcessSample, parent: Run, seconds: float) -> Diagnosis:

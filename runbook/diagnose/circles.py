@@ -2,8 +2,8 @@
 
 A main thread that joins a sleeping thread, waits for an event, a signal or another process's semaphore stands in a futex as well, and
 comes back. So a circle needs a knot, or two threads at plain locks of different places and addresses, by their stacks and their system
-calls, and every other thread in such a wait too, or beating like a metrics thread. A thread in a long sleep, a receive, a poll, a pipe or
-a child's wait may be the one that frees them.
+calls, and every other thread of their process in such a wait too, or beating like a metrics thread. A thread in a long sleep, a receive,
+a poll, a pipe or a child's wait may be the one that frees them.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ def tied(view: View) -> bool:
 
 
 def circle(view: View) -> bool:
-    """Whether the tree's threads wait for each other's locks."""
+    """Whether threads wait for each other's locks, which only their own process can free."""
     locked, held = view.once(_at_locks), view.once(at_calls)
     if len(set(locked.values())) < 2 or len({held[tid].at for tid in locked}) < 2:
         return False
-    waited_for = {process.ppid for process in tree(view) if any(pid == process.pid for pid, _ in locked)}
+    owners = {pid for pid, _ in locked}
     awake = woken_by_signals(view, STOPPING)
     for pid, thread in _threads(view):
         call = held.get((pid, thread.tid))
-        still = call is not None and not call.timed and (call.private or (call.call == "child" and pid in waited_for))
-        if (pid, thread.tid) not in locked and not (still and pid not in awake) and not _beats(view, pid, thread.tid):
+        still = call is not None and call.private and not call.timed and pid not in awake
+        if pid in owners and (pid, thread.tid) not in locked and not still and not _beats(view, pid, thread.tid):
             return False
     return True
 

@@ -7,7 +7,7 @@ from runbook.diagnose.circles import circle, tied
 from runbook.diagnose.execution import Run
 from runbook.diagnose.family import accused, name
 from runbook.diagnose.places import NOWHERE, places
-from runbook.diagnose.ranks import outsiders_stand, stack_groups
+from runbook.diagnose.ranks import looked_after_only, outsiders_stand, stack_groups
 from runbook.diagnose.stall import stall
 from runbook.diagnose.standstill import Proof, at_rest, proven, standstill, tokens_stand, verdict
 from runbook.diagnose.turning import all_in_collective
@@ -30,10 +30,10 @@ def deadlock(view: View) -> Diagnosis | None:
     if knotted(view):
         return _knot_verdict(view)
     stuck = frozen_at(view, ("lock", "collective", "driver", "waits"))
-    in_collective = any(place.kind == "collective" for _, place in stuck) and outsiders_stand(view)
+    in_collective = any(place.kind == "collective" for _, place in stuck) and outsiders_stand(view) and not _may_be_fed(view)
     if not (view.once(circle) or view.once(tokens_stand) or in_collective):
         stuck = [(run, place) for run, place in stuck if place.kind == "driver"]
-    if all_in_collective(view):
+    if all_in_collective(view) and not _may_be_fed(view):
         stuck += stuck_at(view, view.once(standstill).spinning)
     confidence = proven(view) if stuck else None
     if confidence is None or not view.once(standstill).has("execution"):
@@ -53,6 +53,11 @@ def deadlock(view: View) -> Diagnosis | None:
         note=f"waits in {place.text}",
         confidence=confidence,
     )
+
+
+def _may_be_fed(view: View) -> bool:
+    """Whether ranks in a collective may simply wait for the next request. With one open they would have it."""
+    return not in_flight(view) and not looked_after_only(view)
 
 
 def knotted(view: View) -> bool:

@@ -6,6 +6,7 @@ from runbook.diagnose.actors import sockets
 from runbook.diagnose.child_progress import is_downloader
 from runbook.diagnose.family import name
 from runbook.diagnose.standstill import Proof, excused, proven, standstill, verdict
+from runbook.diagnose.turning import standing
 from runbook.diagnose.view import View
 from runbook.diagnose.waiters import frozen_at, last_in_chain
 from runbook.model.units import format_duration, format_size
@@ -13,11 +14,13 @@ from runbook.model.verdict import Diagnosis
 
 DOWNLOAD_BYTES = 1024 * 1024
 """A connection that brought less may not be a download."""
+FLAT_S = 120.0
+"""Servers of large files let a client wait for a minute when they are busy. An estimate."""
 
 
 def io_blocked(view: View) -> Diagnosis | None:
     """hung/io_blocked: when the stall budget is spent, nothing executed, and a main thread stands in the kernel's I/O, state D, with the
-    same wait channel at every look and no byte moving; or when a download that was under way brings no byte for twice that budget.
+    same wait channel at every look and no byte moving; or when a downloader whose bar stands brings no byte for two minutes or longer.
 
     its live twins: a slow disk, whose reader is in state D most of the time while bytes come; swapping; a slow download.
     """
@@ -42,17 +45,25 @@ def io_blocked(view: View) -> Diagnosis | None:
 
 
 def _flat_download(view: View) -> Diagnosis | None:
-    """Bytes came over a connection to another host, and then none for twice the budget, while the downloader waits for them."""
+    """Bytes came over a connection to another host, and then none for twice the budget, while the downloader waits for them and its bar
+    stands."""
     stand = view.once(standstill)
-    if not stand.clock.over(2.0) or stand.actors or excused(view) or not stand.has("data") or not stand.has("execution"):
+    if (
+        not stand.clock.over(2.0)
+        or stand.clock.wall_s < FLAT_S
+        or stand.actors
+        or excused(view)
+        or not stand.has("data")
+        or not stand.has("execution")
+    ):
         return None
     if any(one.kind not in ("stranger", "sleeper") for one in stand.unseen):
         return None
-    for run, place in frozen_at(view, ("recv",)):
+    for run, _ in frozen_at(view, ("recv",)):
         fed = [
             one for one in sockets(view) if one.pid == run.process.pid and one.state == "ESTAB" and (one.received or 0) >= DOWNLOAD_BYTES
         ]
-        if not fed or not (is_downloader(run.process.title) or place.source != "wchan"):
+        if not fed or not is_downloader(run.process.title) or not standing(view):
             continue
         text = f"{format_size(fed[0].received or 0)} came from {fed[0].peer}, and no byte for {format_duration(stand.clock.wall_s)}"
         return verdict(

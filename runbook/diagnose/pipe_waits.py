@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from runbook.diagnose.actors import pipes
 from runbook.diagnose.execution import APART_S, WORKS, Execution, Run, execution, peer_execution
 from runbook.diagnose.family import everyone, name
+from runbook.diagnose.knots import at_calls
 from runbook.diagnose.places import NOWHERE, places, wchan_kind
 from runbook.diagnose.stall import stall
 from runbook.diagnose.standstill import Proof, at_rest, verdict
@@ -23,6 +24,8 @@ ASKS = re.compile(
     re.IGNORECASE,
 )
 """A question to whoever starts it. A worker that reads its tasks from standard input asks nothing."""
+COMES_BACK = frozenset({"timer", "recv", "unix", "connect", "io", "pipe_write", "pipe_read", "flock"})
+"""Where a reader waits that goes on when others do: its next read may be seconds or minutes away."""
 LATEST = 200
 """Log lines among which the question is looked for: another thread may have gone on talking."""
 
@@ -131,14 +134,15 @@ def _is_full(pipe: PipeSample) -> bool:
 
 def _reader_stands(view: View, process: ProcessSample, pipe: PipeSample) -> bool:
     """Nobody empties it. A reader that wakes in a loop over its descriptors and leaves this one full does not read it; one that sleeps
-    between two reads may be slow, which only the stall budget tells."""
+    between two reads, or hands on what it has read to a disk or to another host, may be slow."""
     for pid in pipe.peers:
         run = _run_of(view, pid)
         if pid == process.pid or run is None:
             continue
         kind = wchan_kind(run.wchan)
-        stands = (run.frozen and kind != "timer") or (kind == "loop" and run.demand < WORKS)
-        if not stands and not (view.once(stall).over() and run.demand < WORKS):
+        call = view.once(at_calls).get((pid, pid))
+        stands = run.frozen and kind not in COMES_BACK and not (call is not None and call.timed)
+        if not stands and not (kind == "loop" and run.demand < WORKS):
             return False
     return True
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import msgspec
 
 from runbook.diagnose.actors import actors
-from runbook.diagnose.child_deaths import COMM, zombies
+from runbook.diagnose.child_deaths import COMM, says_it_waits, zombies
 from runbook.diagnose.execution import APART_S, Run, execution
-from runbook.diagnose.family import everyone, name, rank_mains, ranks
+from runbook.diagnose.family import everyone, is_helper, name, rank_mains, ranks
 from runbook.diagnose.knots import at_calls, woken_by_signals
 from runbook.diagnose.motion import Key, readings, rows
 from runbook.diagnose.places import NOWHERE, Place, normalised, places, python_threads
@@ -23,6 +23,7 @@ from runbook.diagnose.stall import stall
 from runbook.diagnose.standstill import Proof, at_rest, proven, standstill, verdict
 from runbook.diagnose.turning import standing
 from runbook.diagnose.view import View
+from runbook.diagnose.wait_lexicon import BLOCKED
 from runbook.model.sample import CollectiveSample, ProcessSample, Seen
 from runbook.model.units import format_duration
 from runbook.model.verdict import Culprit, Diagnosis, Evidence
@@ -32,6 +33,12 @@ DIED_S = 2.0
 MISSING_S = 12.0
 OPERATION = re.compile(r"^(all_?reduce|all_?gather|reduce_?scatter|broadcast|all_?to_?all|barrier|gather|scatter|reduce|recv|send)\w* \(")
 INSIDE = re.compile(r"\(\S*(?:torch/distributed/|deep_ep/)")
+
+
+SUPERVISORS = re.compile(
+    r"\(\S*(?:torch/distributed/(?:elastic|launcher|run|launch)|torch/multiprocessing/spawn|multiprocessing/(?:process|popen_\w+))\S*\.py"
+)
+"""Code that only waits for the end of processes."""
 
 
 class Groups(NamedTuple):
@@ -129,9 +136,11 @@ def _died(view: View, process: ProcessSample, code: int | None, seconds: float) 
 
 
 def rank_missing(view: View) -> Diagnosis | None:
-    """hung/rank_missing: when fewer ranks are there than there should be, none was started for 12 s, and the others only wait.
+    """hung/rank_missing: when fewer ranks are there than there should be, none was started for 12 s, the others only wait, and so does who
+    starts them, for their ends, in a standstill or by what the log says.
 
-    its live twins: ranks that are still being started or import their libraries, a rank that is slow and there.
+    its live twins: ranks that are still being started or import their libraries, a rank that is slow and there, a launcher that polls for
+    what the last rank needs.
     """
     wanted, here = view.question.ranks, view.once(ranks)
     clock = view.once(stall)
@@ -139,6 +148,8 @@ def rank_missing(view: View) -> Diagnosis | None:
         return None
     runs = [run for process in here.values() if (run := view.once(execution).of((process.pid, process.start))) is not None]
     if len(runs) < len(here) or any(run.seconds < APART_S for run in runs) or _unnamed(view, here):
+        return None
+    if not _starter_waits(view):
         return None
     absent = sorted(set(range(max(wanted, max(here) + 1))) - set(here))
     seconds = min(run.seconds for run in runs)
@@ -154,6 +165,14 @@ def rank_missing(view: View) -> Diagnosis | None:
         next_looks=("read the log of the missing rank's start", "limits of the user: threads, memory, shared memory, `ulimit -a`"),
     )
     return msgspec.structs.replace(found, culprit=culprit)
+
+
+def _starter_waits(view: View) -> bool:
+    if looked_after_only(view) or says_it_waits(view, view.once(stall).since):
+        return True
+    table, here = view.once(places), {process.pid for process in view.once(ranks).values()}
+    others = [run for run in view.once(execution).runs if run.process.pid not in here and run.process.rank is None]
+    return all(run.frozen and table.get(run.key, NOWHERE).kind in BLOCKED for run in others)
 
 
 def _unnamed(view: View, here: Mapping[int, ProcessSample]) -> bool:
@@ -287,6 +306,30 @@ def outsiders_stand(view: View) -> bool:
         if call is None or not call.private or call.timed or threads or process.pid in awake or not place.blocked:
             return False
     return True
+
+
+def looked_after_only(view: View) -> bool:
+    """Whether every process that is no rank, nor below one, only looks after the ranks: then none of them brings what they wait for.
+
+    A front that waits for requests may be a member of their group, or start the rank that is not there.
+    """
+    table, here = view.once(places), {process.pid for process in view.once(ranks).values()}
+    parents = {process.pid: process.ppid for process in view.once(everyone).values()}
+    for run in view.once(execution).runs:
+        place = table.get(run.key, NOWHERE)
+        if _below(run.process.pid, here, parents) or is_helper(run, place) or place.kind == "child":
+            continue
+        if not any(SUPERVISORS.search(frame) for frame in place.frames):
+            return False
+    return True
+
+
+def _below(pid: int, above: set[int], parents: Mapping[int, int]) -> bool:
+    seen: set[int] = set()
+    while pid not in above and pid in parents and pid not in seen:
+        seen.add(pid)
+        pid = parents[pid]
+    return pid in above
 
 
 def _all_stand(view: View) -> bool:

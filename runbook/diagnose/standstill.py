@@ -26,7 +26,7 @@ BYTE_SIGNALS = frozenset({"read", "written", "offsets", "faults", "weights", "rs
 TWICE = 2.0
 SLACK_S = 3.0
 """A look may come that much later than what it sees."""
-SOFT = frozenset({"sleeper", "poller", "device"})
+SOFT = frozenset({"sleeper", "poller"})
 """What may be left unseen when the budget is spent twice: threads and processes that come back by themselves and have moved nothing."""
 
 

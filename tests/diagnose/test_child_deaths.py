@@ -89,7 +89,7 @@ def test_a_worker_that_ended_well_and_whose_parent_stands_still_takes_the_whole_
 
 
 @pytest.mark.parametrize("title", ["nvidia-smi", "python"])
-@pytest.mark.parametrize("log", ["", "heartbeat: alive\n"])
+@pytest.mark.parametrize("log", ["", "heartbeat: alive\n", "waiting for the next job\n", "still waiting for requests\n"])
 def test_a_worker_that_polls_for_its_next_job_beside_the_zombie_of_a_tool_is_not_hung(title: str, log: str) -> None:
     """It may poll for something far away, and its call of the tool may long be forgotten."""
 

@@ -47,10 +47,17 @@ def download(second: float, *, flat_after: float = 20.0, grows: bool = False):
     }
 
 
-def test_a_download_that_brings_nothing_for_twice_the_budget_is_io_blocked() -> None:
-    assert state(scene(download, seconds=70)) is None
-    verdict = state(scene(download, seconds=96))
+def test_a_downloader_whose_bar_stands_and_that_brings_nothing_for_two_minutes_is_io_blocked() -> None:
+    def tell(second: float):
+        return {**download(second), "log": f"\rmodel.safetensors: 41%| {min(int(second), 20) + 21}/100 [00:20<00:28, 1.00MB/s]\n"}
+
+    assert state(scene(tell, seconds=130)) is None
+    verdict = state(scene(tell, seconds=150))
     assert (verdict.kind, verdict.confidence) == ("io_blocked", "likely")
+
+
+def test_a_downloader_without_a_bar_may_be_kept_waiting() -> None:
+    assert state(scene(download, seconds=200), final=True).verdict == "undecided"
 
 
 def test_a_download_that_goes_on_is_slow() -> None:

@@ -137,6 +137,37 @@ def test_fewer_ranks_than_there_should_be_name_the_one_that_never_came() -> None
     assert (verdict.kind, verdict.rule, verdict.culprit.rank) == ("rank_missing", "rank_missing", 2)
 
 
+@pytest.mark.parametrize("log", ["", "next rank when its GPU is free\n"])
+def test_a_launcher_that_polls_for_what_the_last_rank_needs_may_start_it_yet(log: str) -> None:
+    def tell(second: float):
+        launcher = proc(wchan=SLEEP, run_s=second / 200, switches=int(second * 2))
+        return {"processes": [launcher, rank(0), rank(1)], "log": log}
+
+    assert state(scene(tell, seconds=100), final=True, ranks=3).verdict == "undecided"
+
+
+def test_a_launcher_that_says_that_it_waits_for_its_ranks_does_not() -> None:
+    def tell(second: float):
+        launcher = proc(wchan=SLEEP, run_s=second / 200, switches=int(second * 2))
+        return {"processes": [launcher, rank(0), rank(1)], "log": f"Waiting for 3 core engine procs to start ({int(second)} s)\n"}
+
+    assert state(scene(tell, seconds=24), ranks=3).kind == "rank_missing"
+
+
+@pytest.mark.parametrize("front", [SLEEP, LOOP, FUTEX])
+def test_ranks_in_a_collective_may_wait_for_the_next_request_of_their_front(front: str) -> None:
+    """It is a member of their group, or leads a rank to it; with a request open it would have brought it."""
+
+    def tell(second: float):
+        told = group(second, dict.fromkeys(range(4), BROADCAST), bar="")
+        told.pop("calls", None)
+        main = proc(wchan=front, switches=int(second * 2) if front == SLEEP else 50)
+        return {**told, "processes": [main, *told["processes"][1:]]}
+
+    assert state(scene(tell, seconds=150), final=True).verdict == "undecided"
+    assert state(scene(tell, seconds=150), in_flight=1).kind == "deadlock"
+
+
 def test_a_rank_that_is_still_being_started_is_not_missing() -> None:
     def tell(second: float):
         imports = proc(150, "", ppid=100, run_s=second * 0.1, switches=int(second))

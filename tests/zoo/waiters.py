@@ -138,7 +138,7 @@ def _pauses(stage: Stage) -> None:
     announce(stage, listener.getsockname()[1])
     connection, _ = listener.accept()
     while True:
-        connection.sendall(bytes(1 << 18))
+        connection.sendall(bytes(3 << 20))
         time.sleep(_long(stage))
 
 
@@ -256,6 +256,62 @@ def polls_a_job_elsewhere(stage: Stage) -> None:
     while True:
         stage.say(text.format(1 + int((time.monotonic() - begin) / part_s), total))
         stage.pause(0.3, 2)
+
+
+@live(silent=True)
+def waits_for_jobs_beside_a_zombie(stage: Stage) -> None:
+    """A worker says that it waits for its next job; a tool that it called at its start failed and was never reaped."""
+    subprocess.Popen([sys.executable, "-S", "-c", "raise SystemExit(1)"])
+    begin, every = time.monotonic(), stage.spread(1, 5)
+    while True:
+        stage.say(stage.pick("waiting for the next job", f"still waiting for tasks ({time.monotonic() - begin:.0f}s)"))
+        time.sleep(every)
+
+
+@live(silent=True)
+def log_reader_pauses(stage: Stage) -> None:
+    """Its log goes through a pipe whose reader hands on what it has, and takes minutes for that."""
+    inlet, outlet = os.pipe()
+    if os.fork() == 0:
+        os.close(outlet)
+        while os.read(inlet, 1 << 16):
+            time.sleep(_long(stage))
+    os.close(inlet)
+    os.dup2(outlet, 1)
+    for number in itertools.count():
+        os.write(1, f"step {number} done, loss {stage.rng.random():.4f} {'.' * 300}\n".encode())
+
+
+@live(silent=True, ranks=WORLD)
+def front_without_requests(stage: Stage) -> None:
+    """Ranks wait in a broadcast for their front, which is a member of their group and has no request yet."""
+    import torch
+    import torch.distributed as dist
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    def body(rank: int, _: int) -> None:
+        faults.join(rank, WORLD + 1, port)
+        dist.broadcast(torch.ones(8), src=WORLD)
+
+    fork_ranks(stage, body)
+    faults.join(WORLD, WORLD + 1, port)
+    until = time.monotonic() + _long(stage)
+    while time.monotonic() < until:
+        time.sleep(0.5)
+    dist.broadcast(torch.ones(8), src=WORLD)
+
+
+@live(silent=True, ranks=WORLD)
+def last_rank_waits_for_its_gpu(stage: Stage) -> None:
+    """Three of four ranks wait at the rendezvous; the launcher polls until the last one may start."""
+    fork_ranks(stage, lambda rank, port: faults.join(rank, WORLD, port), without={stage.odd(WORLD)})
+    until = time.monotonic() + _long(stage)
+    while time.monotonic() < until:
+        time.sleep(0.5)
+    _load(stage)
 
 
 # The twins of hangs that nobody can tell from outside.
