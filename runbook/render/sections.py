@@ -177,20 +177,46 @@ def plots(tale: Tale, detail: Detail) -> str:
 def phases(tale: Tale, detail: Detail) -> str:
     """When each phase began and how long it took; with ranks where they are known."""
     rows = [row for step in tale.story.steps for row in _phases(step, tale.story.last_t)]
-    return _section("Phases", ("server", "phase", "after", "took", "ranks"), rows, detail)
+    head = ("server", "phase", "after", "took", "usually", "ranks")
+    if not any(row[4] for row in rows):
+        head, rows = (*head[:4], head[5]), [(*row[:4], row[5]) for row in rows]
+    return _section("Phases", head, rows, detail)
 
 
 def _phases(step: StepStory, last_t: float) -> list[tuple[Any, ...]]:
     told = step.end.result.get("phases") if step.end else None
     if step.end and _are_mappings(told) and told:
-        return [(step.end.step, p.get("name"), _time(p.get("start")), _time(p.get("seconds")), _ranks(p.get("ranks"))) for p in told]
+        usual = _usual(step.end.result.get("usual"))
+        return [
+            (
+                step.end.step,
+                p.get("name"),
+                _time(p.get("start")),
+                _time(p.get("seconds")),
+                usual.get(str(p.get("name")), ""),
+                _ranks(p.get("ranks")),
+            )
+            for p in told
+        ]
     begun = step.start.t if step.start else None
     rows = []
     for span in phase_spans(step, last_t):
         after = format_duration(max(0.0, span.phase.t - begun)) if begun is not None else ""
         took = "not ended" if span.open and step.end is None else format_duration(span.end - span.phase.t)
-        rows.append((span.lane, span.phase.phase, after, took, ""))
+        rows.append((span.lane, span.phase.phase, after, took, "", ""))
     return rows
+
+
+def _usual(told: Any) -> dict[str, str]:
+    """What each phase took in earlier starts; of `ready`, the whole start."""
+    if not isinstance(told, dict) or not isinstance(told.get("phases"), list):
+        return {}
+    found = {}
+    for row in [*told["phases"], told.get("ready")]:
+        if isinstance(row, dict) and all(isinstance(row.get(name), (int, float)) for name in ("shortest_s", "longest_s", "runs")):
+            runs = f"{row['runs']} run{'' if row['runs'] == 1 else 's'}"
+            found[str(row.get("name"))] = f"{format_duration(row['shortest_s'])} to {format_duration(row['longest_s'])} ({runs})"
+    return found
 
 
 def _time(seconds: Any) -> str:

@@ -123,6 +123,7 @@ results = st.fixed_dictionaries(
         "versions": st.dictionaries(words, plain, max_size=2) | plain,
         "metrics": st.dictionaries(words, plain, max_size=2) | plain,
         "phases": phases | plain,
+        "usual": st.fixed_dictionaries({"phases": phases | st.lists(plain, max_size=2), "ready": plain}) | plain,
         "hits": hits | plain,
         "excluded": excluded | plain,
         "env": plain,

@@ -189,3 +189,12 @@ def test_what_was_masked_is_counted_by_kind():
     assert "Masked in this transcript: HF\\_TOKEN ×2, hf-token ×1." in markdown(events)
     assert "HF_TOKEN ×2, hf-token ×1" in html(events)
     assert "Masked" not in markdown(run())
+
+
+def test_phases_stand_beside_what_they_usually_take():
+    phases = [{"name": name, "start": 1.0, "seconds": 90.0, "ranks": []} for name in ("weights", "ready")]
+    times = {"runs": 3, "shortest_s": 60.0, "median_s": 70.0, "longest_s": 80.0}
+    usual = {"ready": {"name": "ready", **times}, "phases": [{"name": "weights", **times, "runs": 1}]}
+    table = markdown(run(result={"phases": phases, "usual": usual})).split("## Phases")[1]
+    assert "1m to 1m20s (1 run)" in table and "1m to 1m20s (3 runs)" in table and "usually" in table
+    assert "usually" not in markdown(run(result={"phases": phases}))
