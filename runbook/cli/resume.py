@@ -40,7 +40,7 @@ def command(run: str, redo: tuple[str, ...], skip: tuple[str, ...], wait_for: fl
     script, a copy or a request that sends something it cannot be known: the run stops there, exit 9, until --redo or --skip says what
     is right. Secrets are read from the environment again.
     """
-    folder = last_open() if run == "last" else store.find_run(run)
+    folder = (last_open() if run == "last" else store.find_run(run)).absolute()
     work = functools.partial(_held, folder, redo, skip, as_json)
     if (detach or wait_for is not None) and fold(store.read_run(folder)).ended is None:
         from runbook.cli import worker
@@ -63,6 +63,7 @@ def _held(folder: Path, redo: tuple[str, ...], skip: tuple[str, ...], as_json: b
 
 def _resume(folder: Path, redo: tuple[str, ...], skip: tuple[str, ...], as_json: bool, quiet: bool) -> int:
     from runbook.cli import live, perform
+    from runbook.cli.prompt import asker
     from runbook.engine.journal import repair_torn_line
     from runbook.engine.resume import resume
     from runbook.engine.runtime import Options
@@ -80,6 +81,8 @@ def _resume(folder: Path, redo: tuple[str, ...], skip: tuple[str, ...], as_json:
         where = f"pid {state.controller.get('pid')} on {state.controller.get('host')}"
         click.echo(f"{header.run} is still running ({where}): `runbook show --follow {header.run}` shows it", err=True)
         return EXIT_CODES["refused"]
+    with contextlib.suppress(OSError):  # relative paths of the playbook count from where it was started
+        os.chdir(header.controller.get("cwd") or ".")
     again = Again(folder, header)
     for name in again.unmasked:
         click.echo(f"the secret {name} is not set now, so it cannot be masked: the server's log is not fetched", err=True)
@@ -100,9 +103,11 @@ def _resume(folder: Path, redo: tuple[str, ...], skip: tuple[str, ...], as_json:
         start_at=header.start_at,
     )
     runtime = perform.runtime(again.playbook, options, again.secrets, clock, first=len(events), cwd=header.controller.get("cwd"))
+    runtime.ask = None if quiet else asker(clock)
     with contextlib.suppress(click.UsageError):  # the other run's folder is gone: then there is nothing more to take over
         runtime.reused = reuse.earlier(header.reuse) if header.reuse else None
-    with live.follower(clock, quiet=quiet) as follower:
+    asks = runtime.ask is not None and any(node.type == "pause" for node in runtime.nodes.values())
+    with live.follower(clock, quiet=quiet, plain=asks) as follower:
         runtime.journal.follow(follower.follow)
         leave = functools.partial(perform.leave, options, as_json)
         try:
@@ -133,7 +138,6 @@ class Again:
 
 def _with_its_text(header: RunStarted) -> RunStarted:
     """The header with the playbook as it was read. Where that was masked in the journal, its file must still be the same."""
-
     files = {header.playbook: header.playbook_text, **header.files}
     if _is_whole(header, files):
         return header
