@@ -5,21 +5,18 @@ Each goes on after minutes; nobody looks that long, and from outside nothing tel
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import hashlib
 import itertools
 import multiprocessing
 import os
 import queue
-import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 from runbook.lab import faults
 from runbook.lab.faults import Stage, chatter, throttled_read
@@ -30,12 +27,13 @@ from tests.zoo.scenario import live
 from tests.zoo.waits import announce, outside
 
 
-def _long(stage: Stage) -> float:
+def long(stage: Stage) -> float:
     """Longer than anybody looks, seconds."""
     return stage.spread(100, 240)
 
 
-def _load(stage: Stage) -> None:
+def go_on(stage: Stage) -> None:
+    """What it does in the end: it loads."""
     path = shard(stage, 0, 8 * MIB)
     while True:
         throttled_read(path, 300 * 1024, stage.rng)
@@ -44,26 +42,26 @@ def _load(stage: Stage) -> None:
 @live(silent=True)
 def joins_a_sleeper(stage: Stage) -> None:
     """The main thread joins a thread that sleeps and then works."""
-    thread = stage.thread(lambda: time.sleep(_long(stage)))
+    thread = stage.thread(lambda: time.sleep(long(stage)))
     if stage.seed % 4 < 2:
         chatter(stage)
     thread.join()
-    _load(stage)
+    go_on(stage)
 
 
 @live(silent=True)
 def waits_with_a_limit(stage: Stage) -> None:
     """It waits for an event, and after some minutes goes on without it."""
-    threading.Event().wait(_long(stage))
-    _load(stage)
+    threading.Event().wait(long(stage))
+    go_on(stage)
 
 
 @live(silent=True)
 def sleeps_until_its_time(stage: Stage) -> None:
     """A batch job that begins at a given time."""
     stage.say("next run is due in some minutes")
-    time.sleep(_long(stage))
-    _load(stage)
+    time.sleep(long(stage))
+    go_on(stage)
 
 
 @live(silent=True)
@@ -71,14 +69,14 @@ def waits_for_an_alarm(stage: Stage) -> None:
     """An event that the handler of a timer's signal sets."""
     rings = threading.Event()
     signal.signal(signal.SIGALRM, lambda number, frame: rings.set())
-    signal.setitimer(signal.ITIMER_REAL, _long(stage))
+    signal.setitimer(signal.ITIMER_REAL, long(stage))
     rings.wait()
-    _load(stage)
+    go_on(stage)
 
 
 def _signals(stage: Stage) -> None:
     announce(stage, "")
-    time.sleep(_long(stage))
+    time.sleep(long(stage))
     os.kill(int((stage.folder / "pid").read_text()), signal.SIGUSR1)
 
 
@@ -89,7 +87,7 @@ def waits_for_a_signal(stage: Stage) -> None:
     signal.signal(signal.SIGUSR1, lambda number, frame: told.set())
     (stage.folder / "pid").write_text(str(os.getpid()))
     told.wait()
-    _load(stage)
+    go_on(stage)
 
 
 @live(silent=True)
@@ -97,11 +95,11 @@ def waits_for_a_semaphore(stage: Stage) -> None:
     """A semaphore in shared memory, which its child posts after a while."""
     done = multiprocessing.get_context("fork").Semaphore(0)
     if os.fork() == 0:
-        time.sleep(_long(stage))
+        time.sleep(long(stage))
         done.release()
         threading.Event().wait()
     done.acquire()
-    _load(stage)
+    go_on(stage)
 
 
 @live(silent=True)
@@ -112,11 +110,11 @@ def flock_holder_sleeps(stage: Stage) -> None:
     if os.fork() == 0:
         fcntl.flock(os.open(path, os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX)
         os.write(let, b"x")
-        time.sleep(_long(stage))
+        time.sleep(long(stage))
         os._exit(0)
     os.read(taken, 1)
     fcntl.flock(os.open(path, os.O_RDWR), fcntl.LOCK_EX)
-    _load(stage)
+    go_on(stage)
 
 
 @live(silent=True)
@@ -124,7 +122,7 @@ def writer_waits_with_a_limit(stage: Stage) -> None:
     """The main process reads a pipe whose writer, a child, waits for an event for some minutes before it goes on."""
     inlet, outlet = os.pipe()
     if os.fork() == 0:
-        threading.Event().wait(_long(stage))
+        threading.Event().wait(long(stage))
         while True:
             os.write(outlet, bytes(4096))
             time.sleep(0.05)
@@ -139,7 +137,7 @@ def _pauses(stage: Stage) -> None:
     connection, _ = listener.accept()
     while True:
         connection.sendall(bytes(3 << 20))
-        time.sleep(_long(stage))
+        time.sleep(long(stage))
 
 
 @live(silent=True, outside=_pauses)
@@ -153,7 +151,7 @@ def peer_pauses(stage: Stage) -> None:
 @live(silent=True)
 def lock_holder_polls(stage: Stage) -> None:
     """Two threads wait for a lock; its holder looks several times a second whether something far away is done."""
-    lock, held, until = threading.Lock(), threading.Event(), time.monotonic() + _long(stage)
+    lock, held, until = threading.Lock(), threading.Event(), time.monotonic() + long(stage)
 
     def hold() -> None:
         with lock:
@@ -169,7 +167,7 @@ def lock_holder_polls(stage: Stage) -> None:
     held.wait()
     stage.thread(second)
     with lock:
-        _load(stage)
+        go_on(stage)
 
 
 @live(silent=True, stdin="pipe")
@@ -185,7 +183,7 @@ def _dispatches(stage: Stage) -> None:
     os.mkfifo(jobs)
     announce(stage, "")
     handle = os.open(jobs, os.O_WRONLY)
-    threading.Event().wait(_long(stage))
+    threading.Event().wait(long(stage))
     os.write(handle, b"job")
 
 
@@ -195,7 +193,7 @@ def next_job_beside_a_zombie(stage: Stage) -> None:
     subprocess.Popen([sys.executable, "-S", "-c", "raise SystemExit(1)"])
     stage.say("optional tool failed, going on without")
     os.read(os.open(stage.folder / "jobs", os.O_RDONLY), 100)
-    _load(stage)
+    go_on(stage)
 
 
 @live(silent=True)
@@ -204,7 +202,7 @@ def spins_for_a_thread(stage: Stage) -> None:
     flag: list[int] = []
 
     def work() -> None:
-        value, until = bytes(64), time.monotonic() + _long(stage)
+        value, until = bytes(64), time.monotonic() + long(stage)
         while time.monotonic() < until:
             value = hashlib.pbkdf2_hmac("sha256", value, b"salt", 200_000)
         flag.append(1)
@@ -215,7 +213,7 @@ def spins_for_a_thread(stage: Stage) -> None:
 
     stage.thread(work)
     telling(look, stage.rng)()
-    _load(stage)
+    go_on(stage)
 
 
 @live(silent=True, ranks=WORLD)
@@ -224,7 +222,7 @@ def rank_waits_for_requests(stage: Stage) -> None:
     import torch
     import torch.distributed as dist
 
-    odd, until = stage.odd(WORLD), time.monotonic() + _long(stage)
+    odd, until = stage.odd(WORLD), time.monotonic() + long(stage)
 
     def body(rank: int, port: int) -> None:
         faults.join(rank, WORLD, port)
@@ -252,7 +250,7 @@ def polls_a_job_elsewhere(stage: Stage) -> None:
         stage.rng.choice((16, 64)),
         stage.pick("job 4711: {}/{} parts finished", "remote build {}/{}", "transfer of shards: {}/{}"),
     )
-    part_s, begin = _long(stage), time.monotonic()
+    part_s, begin = long(stage), time.monotonic()
     while True:
         stage.say(text.format(1 + int((time.monotonic() - begin) / part_s), total))
         stage.pause(0.3, 2)
@@ -275,7 +273,7 @@ def log_reader_pauses(stage: Stage) -> None:
     if os.fork() == 0:
         os.close(outlet)
         while os.read(inlet, 1 << 16):
-            time.sleep(_long(stage))
+            time.sleep(long(stage))
     os.close(inlet)
     os.dup2(outlet, 1)
     for number in itertools.count():
@@ -298,7 +296,7 @@ def front_without_requests(stage: Stage) -> None:
 
     fork_ranks(stage, body)
     faults.join(WORLD, WORLD + 1, port)
-    until = time.monotonic() + _long(stage)
+    until = time.monotonic() + long(stage)
     while time.monotonic() < until:
         time.sleep(0.5)
     dist.broadcast(torch.ones(8), src=WORLD)
@@ -308,96 +306,7 @@ def front_without_requests(stage: Stage) -> None:
 def last_rank_waits_for_its_gpu(stage: Stage) -> None:
     """Three of four ranks wait at the rendezvous; the launcher polls until the last one may start."""
     fork_ranks(stage, lambda rank, port: faults.join(rank, WORLD, port), without={stage.odd(WORLD)})
-    until = time.monotonic() + _long(stage)
+    until = time.monotonic() + long(stage)
     while time.monotonic() < until:
         time.sleep(0.5)
-    _load(stage)
-
-
-# The twins of hangs that nobody can tell from outside.
-
-
-@live(silent=True)
-def future_that_comes(stage: Stage) -> None:
-    """Twin of asyncio_future: the loop's timer sets it after some minutes."""
-
-    async def tick() -> None:
-        for number in itertools.count(stage.rng.randrange(1000)):
-            stage.say(f"scheduler step {number}")
-            await asyncio.sleep(0.7)
-
-    async def run() -> None:
-        task = asyncio.create_task(tick())
-        future = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().call_later(_long(stage), future.set_result, None)
-        await future
-        task.cancel()
-
-    asyncio.run(run())
-    _load(stage)
-
-
-def _opens_late(stage: Stage) -> None:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        announce(stage, server.getsockname()[1])
-        time.sleep(_long(stage))
-        server.listen()
-        time.sleep(3600)
-
-
-@live(silent=True, outside=_opens_late)
-def connects_until_it_is_up(stage: Stage) -> None:
-    """Twin of connect_retry: a server that is no child of it, and that will listen after some minutes."""
-    port, pause = int(outside(stage)), stage.spread(0.2, 3)
-    for number in itertools.count():
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=5).close()
-        except OSError:
-            stage.say(f"connection to 127.0.0.1:{port} refused, attempt {number}")
-        time.sleep(pause)
-
-
-@live(silent=True)
-def bar_that_goes_on(stage: Stage) -> None:
-    """Twin of stuck_bar: its metrics thread also looks whether the next shard has come from elsewhere."""
-    came, until = threading.Event(), time.monotonic() + _long(stage)
-    sys.stdout.write("\rLoading checkpoint shards:  12% | 5/40 [05s<?, 1.00it/s]\n")
-    sys.stdout.flush()
-
-    def run() -> None:
-        while time.monotonic() < until:
-            stage.say(f"metrics: queue={stage.rng.randrange(64)} usage={stage.rng.random():.3f}")
-            time.sleep(1.0)
-        came.set()
-
-    stage.thread(run)
-    came.wait()
-    _load(stage)
-
-
-@live(silent=True)
-def regexes_that_end(stage: Stage) -> None:
-    """Twin of regex_spin: one regex after the other that backtracks for a minute."""
-    stage.say(stage.pick("parsing chat template", "validating tool call grammar"))
-    while True:
-        re.match(r"(a+)+$", "a" * 29 + "b")
-
-
-def _writes_late(stage: Stage) -> None:
-    os.mkfifo(stage.folder / "ctl")
-    announce(stage, "")
-    time.sleep(_long(stage))
-    Path(stage.folder / "ctl").write_bytes(b"go")
-
-
-@live(silent=True, outside=_writes_late)
-def spawn_at_a_fifo(stage: Stage) -> None:
-    """D state without any disk: a parent in vfork whose child waits for another process to open a FIFO."""
-    stage.say("starting tokenizer worker")
-    argv = [sys.executable, "-S", "-c", ""]
-    pid = os.posix_spawn(
-        sys.executable, argv, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 0, str(stage.folder / "ctl"), os.O_RDONLY, 0)]
-    )
-    os.waitpid(pid, 0)
-    _load(stage)
+    go_on(stage)
