@@ -70,12 +70,15 @@ def examine(name: str, clock: Clock) -> Health:
     from runbook.model.playbook import Target
 
     stages, notes = Stages(clock), list[str]()
-    health = Health(host=name, ssh=_ssh(name))
+    if name != "local":
+        _load()
+    health = Health(host=name)
     try:
         host = connect(Target(target=name), clock=clock, note=notes.append, trace=stages.begin)
     except Unreachable as problem:
         failed = stages.ended(problem.summary, problem.stage)
         fix = Finding(code="unreachable", breaks=True, text=f"{problem.stage}: {problem.summary}", fix=problem.hint or "see above")
+        health = msgspec.structs.replace(health, ssh=_ssh(name))
         return concluded(msgspec.structs.replace(health, stages=failed, not_honoured=tuple(notes), findings=(fix,)))
     got_in = stages.ended()
     facts = host.facts
@@ -83,6 +86,7 @@ def examine(name: str, clock: Clock) -> Health:
         health,
         address=host.address,
         stages=got_in,
+        ssh=_ssh(name),
         not_honoured=tuple(notes),
         account=f"{facts.user} (uid {facts.uid}) on {facts.hostname}, {facts.cpus} CPUs",
         python=f"{facts.python_version} ({facts.python})",
@@ -104,6 +108,15 @@ def examine(name: str, clock: Clock) -> Health:
 
 
 def _gpu(row: GpuSample) -> str:
+def _load() -> None:
+    """What every connection needs, before the clock runs: loading it is no matter of the host."""
+    import runbook.hosts.ssh
+    from runbook.hosts.bundle import prepare
+
+    assert runbook.hosts.ssh
+    prepare()
+
+
     return f"{row.index} {row.name}: {format_size(row.used)} of {format_size(row.total)} used"
 
 

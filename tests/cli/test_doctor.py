@@ -120,3 +120,20 @@ def test_on_this_machine_a_leftover_of_a_killed_run_is_found_and_nothing_is_left
 def test_a_name_that_cannot_be_a_host_is_a_usage_error(capsys):
     assert exit_code(["doctor", "-o", "x"]) == 2
     assert exit_code(["doctor", "a b"]) == 2
+
+
+@pytest.mark.slow
+def test_the_guide_shows_what_is_printed(sshd, monkeypatch, capsys):
+    """The same lines in the same order; times, paths and the machine's own notes differ."""
+    monkeypatch.setenv(CONFIG_VARIABLE, str(sshd.write_client_config("gpu-box")))
+    code = exit_code(["doctor", "gpu-box"])
+    printed = capsys.readouterr().out
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "doctor.md").read_text()
+    shown = page.partition("<!-- healthy -->")[2].partition("```text\n")[2].partition("```")[0]
+
+    def names(text: str) -> list[str]:
+        apart = ("$", "note", "BREAKS", "       fix")
+        return [line[:14].strip() for line in text.splitlines() if line and not line.startswith(apart)]
+
+    assert names(printed)[:-1] == names(shown)[:-1]
+    assert shown.rstrip().endswith("HEALTHY: a run will get through (exit 0)") and code in (0, 1)

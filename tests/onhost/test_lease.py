@@ -135,7 +135,7 @@ def test_of_many_that_want_it_at_once_one_has_it(hosts, own_state):
     assert not os.path.exists(own_state / "runbook-host")
 
 
-def test_a_lease_file_that_is_a_link_is_replaced_and_what_it_points_to_stays(tmp_path):
+def test_a_lease_file_that_is_a_link_changes_nothing_where_it_leads(tmp_path):
     """The run's folder is ours alone, mode 0700; a link in it was put there by our own account."""
     site, victim = Site(tmp_path / "s"), tmp_path / "victim"
     victim.write_text("mine")
