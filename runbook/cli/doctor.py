@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+
 import click
 import msgspec
 
@@ -77,16 +78,16 @@ def examine(name: str, clock: Clock) -> Health:
         host = connect(Target(target=name), clock=clock, note=notes.append, trace=stages.begin)
     except Unreachable as problem:
         failed = stages.ended(problem.summary, problem.stage)
-        fix = Finding(code="unreachable", breaks=True, text=f"{problem.stage}: {problem.summary}", fix=problem.hint or "see above")
         health = msgspec.structs.replace(health, ssh=_ssh(name))
+        fix = Finding(code="unreachable", breaks=True, text=f"{problem.stage}: {problem.summary}", fix=problem.hint or "see above")
         return concluded(msgspec.structs.replace(health, stages=failed, not_honoured=tuple(notes), findings=(fix,)))
     got_in = stages.ended()
     facts = host.facts
     health = msgspec.structs.replace(
         health,
         address=host.address,
-        stages=got_in,
         ssh=_ssh(name),
+        stages=got_in,
         not_honoured=tuple(notes),
         account=f"{facts.user} (uid {facts.uid}) on {facts.hostname}, {facts.cpus} CPUs",
         python=f"{facts.python_version} ({facts.python})",
@@ -107,7 +108,6 @@ def examine(name: str, clock: Clock) -> Health:
     return concluded(msgspec.structs.replace(health, examined=examined, gpus=gpus, gpu_problem=blind, findings=findings(seen)))
 
 
-def _gpu(row: GpuSample) -> str:
 def _load() -> None:
     """What every connection needs, before the clock runs: loading it is no matter of the host."""
     import runbook.hosts.ssh
@@ -117,6 +117,7 @@ def _load() -> None:
     prepare()
 
 
+def _gpu(row: GpuSample) -> str:
     return f"{row.index} {row.name}: {format_size(row.used)} of {format_size(row.total)} used"
 
 

@@ -23,7 +23,7 @@ from .errors import OpError
 
 OPS = {
     "ops_run": ("run",),
-    "held": ("run_held", "supersede"),
+    "held": ("run_held", "supersede", "held_names"),
     "ops_proc": ("processes", "kill", "listeners"),
     "ops_servers": ("ports", "describe"),
     "ops_gpu": ("gpus",),

@@ -23,7 +23,7 @@ def state_dir(environ: Optional[dict] = None) -> str:
 
 
 def make_private(path: str) -> str:
-    """The folder, made with its parents where it is missing, for our user only. Returns it."""
+    """The folder, made with its parents where it is missing, for our user only; one that is there must be ours. Returns it."""
     try:
         _make(path)
         status = os.stat(path)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace

@@ -141,7 +141,7 @@ def test_a_lease_file_that_is_a_link_changes_nothing_where_it_leads(tmp_path):
     victim.write_text("mine")
     site.folder.create()
     os.symlink(victim, lease.path_of(site.folder))
-    with pytest.raises(Exception, match="JSON|format"):
+    with pytest.raises(Exception, match=r"JSON|format"):
         lease.lease_take(site.ctx, {"run": "r1", "holder": ME, "hold_s": 60.0}, b"")
     assert victim.read_text() == "mine"
     assert procs.boot_id()
