@@ -31,6 +31,12 @@ AFTER_S = 2.0
 SPEAK_S = 10.0
 
 
+def once(step: str, target: str, item: int | None, attempt: int) -> str:
+    """A name for an attempt: the same whichever controller is at it, and good as a file name."""
+    which = f".{item}" if item is not None else ""
+    return f"{step}.{attempt}{which}@{zlib.crc32(target.encode()):08x}"
+
+
 class Context:
     """Implements `steps.base.StepContext` on a runtime."""
 
@@ -60,8 +66,7 @@ class Context:
         self.diff = runtime.options.diff
         self.reentry = reentry
         self.run: RunInfo = runtime.info
-        item = f".{place.number}" if place.looping else ""
-        self.once = f"{node.id}.{attempt}{item}@{zlib.crc32(target.encode()):08x}"
+        self.once = once(node.id, target, place.number if place.looping else None, attempt)
         self._link = Link(runtime, node.id, target, self.remaining_s)
         self._thread, self._watching = threading.get_ident(), False
 

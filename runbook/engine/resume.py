@@ -17,7 +17,7 @@ from runbook.engine.runtime import Runtime, walk
 from runbook.engine.state import fold, keeper_run
 from runbook.engine.watch import pause
 from runbook.hosts.base import Host, HostFacts, RemoteError
-from runbook.model.event import ActionEnded, ActionStarted, AnyEvent, Resumed, RunEnded, RunSuspended, StepEnded
+from runbook.model.event import ActionEnded, ActionStarted, AnyEvent, Owed, Resumed, RunEnded, RunSuspended, StepEnded
 
 CLEANING_S = 120.0
 """A keeper that is just cleaning up is waited for so long."""
@@ -116,5 +116,7 @@ def _close(runtime: Runtime) -> None:
             "item": start.item,
             "part": start.part,
         }
+        if runtime.table[start.type].HOLDS and f"keeper:{start.host}" not in runtime.state.owed:
+            runtime.emit(Owed(id=f"keeper:{start.host}", kind="keeper", step=start.step, host=start.host))  # its command may have gone on
         if not flight.closed:
             runtime.emit(StepEnded(**same, status="failed", verdict="interrupted", reason=DIED, seconds=0.0))  # type: ignore[arg-type]

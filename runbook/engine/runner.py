@@ -20,7 +20,7 @@ import msgspec
 
 from runbook.engine import names
 from runbook.engine.boxes import Box, nested
-from runbook.engine.context import Context
+from runbook.engine.context import Context, once
 from runbook.engine.evidence import preserve
 from runbook.engine.journal import JournalError
 from runbook.engine.lease import secure
@@ -211,13 +211,23 @@ class _Step:
                 return end
             attempt += 1
 
+    def _went_on(self, key: Key) -> bool:
+        """Whether the host knows of its command, which has gone on without a controller: then its end can be had there."""
+        if not self._class.HOLDS:
+            return False
+        try:
+            names_there = self._runtime.host(key.host).held_names(self._runtime.options.run)
+        except HostError:
+            return False
+        return once(*key) in names_there
+
     def _reentered(self, key: Key) -> StepEnded | None:
         """The end of an attempt that was in flight when its controller died and is not entered again: skipped, or not to be known."""
         if key not in self._past.flights:
             return None
         if self._node.id in self._past.skip:
             why, status, verdict = "skipped as `resume --skip` asks", "skipped", None
-        elif self._class.on_resume(self._node.body) != "unknown" or self._node.id in self._past.redo:
+        elif self._class.on_resume(self._node.body) != "unknown" or self._node.id in self._past.redo or self._went_on(key):
             return None
         else:
             what = f"`{key.step}` ({self._node.type}) was in flight when the run lost its controller or was suspended"

@@ -94,6 +94,10 @@ class Commands:
 
         return _completed(self.call("run_held", run=run, name=name, timeout_s=timeout_s, on_event=event))
 
+    def held_names(self, run: str) -> tuple[str, ...]:
+        """Names of this run's commands that went on without their link, ended or not."""
+        return tuple(msgspec.convert(self.call("held_names", run=run).data, list[str]))
+
     def supersede(self, run: str, helper: ProcessId) -> str:
         """End the service of the helper of a lost link; told: it left records of all it was given, gone: it was not there, stuck."""
         return str(self._field("state", str, "supersede", run=run, helper=[helper.pid, helper.start]))

@@ -139,6 +139,12 @@ def run_held(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any
         time.sleep(LOOK_S) if ending_until is not None else ctx.cancelled.wait(LOOK_S)
 
 
+def held_names(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[List[str], bytes]:
+    """Names of the commands of a run that are on record."""
+    paths = glob.glob(os.path.join(glob.escape(Held(ctx.state_dir, args["run"]).path), "*.json"))
+    return sorted(os.path.basename(path)[: -len(".json")] for path in paths), b""
+
+
 def _answer(held: Held, name: str, answer: Dict[str, Any]) -> Tuple[Dict[str, Any], bytes]:
     if "error" in answer:
         raise OpError(**answer["error"])
@@ -180,4 +186,4 @@ def end_all(held: Held) -> List[str]:
     ]
 
 
-OPS = {"supersede": supersede, "run_held": run_held}
+OPS = {"supersede": supersede, "run_held": run_held, "held_names": held_names}

@@ -167,41 +167,6 @@ class TellsRanks(Protocol):
         ...
 
 
-class Reusable(Protocol):
-    """A run that is reused (`run --reuse`), as a step on one host sees it. What has been taken or ended is not offered again."""
-
-    run: str
-    """Its id."""
-    runs: frozenset[str]
-    """The runs whose markers and records its things carry: its own, and those from which it had taken some over."""
-
-    @property
-    def launch(self) -> Launched | None:
-        """What its step of this name launched here and it kept."""
-        ...
-
-    @property
-    def patch(self) -> Patched | None:
-        """What its step of this name patched here and it kept."""
-        ...
-
-    def loaded(self, launch: Launched) -> list[str]:
-        """Steps whose patches that server may have loaded, and that were not taken over."""
-        ...
-
-    def take(self, thing: Launched | Patched) -> None:
-        """It is this run's from now on, to refer to and to end."""
-        ...
-
-    def stop(self, launch: Launched) -> None:
-        """End its server."""
-        ...
-
-    def restore(self, patch: Patched) -> None:
-        """Undo its patch."""
-        ...
-
-
 class StepContext(Protocol):
     """All that a step may touch. One per step, target and attempt."""
 
@@ -365,6 +330,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The whole mapping is free-form and arrives in the field named by SHORTHAND (set)."""
     CHANGES: ClassVar[bool] = False
     """It uses the host's GPUs, or changes what those who use them run: the run must hold the host's lease."""
+    HOLDS: ClassVar[bool] = False
+    """Its command goes on when the controller is lost: the host is asked for its end before it counts as unknown."""
     RESUME: ClassVar[str] = "again"
     """In flight when the controller died. again: enter it anew, for it only looks. recheck: it asks the host what was done, by
     `ctx.reentry`. unknown: nobody can tell, so the author decides."""

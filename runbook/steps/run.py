@@ -49,6 +49,7 @@ class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     TYPE: ClassVar[str] = "run"
     SHORTHAND: ClassVar[str | None] = "shell"
     TIMEOUT: ClassVar[str] = "10m"
+    HOLDS: ClassVar[bool] = True
     RESUME: ClassVar[str] = "unknown"
     RESULTS: ClassVar[dict[str, str]] = {
         "exit": "exit code; null when a signal ended it",
@@ -142,7 +143,8 @@ class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         stdin = self.stdin.encode()
         if self.sudo:
             argv, shell, stdin = _through_sudo(argv, shell, env, stdin)
-        while True:
+        done = take_over(ctx, None, None, show, ctx.host.name) if ctx.reentry is not None else None
+        while done is None:
             host = ctx.host
             try:
                 return host.run(
@@ -160,8 +162,7 @@ class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 )
             except LinkLost as lost:
                 done = take_over(ctx, lost, host.facts, show, host.name)
-            if done is not None:
-                return done
+        return done
 
     def _result(self, ctx: StepContext, done: Completed) -> StepResult:
         out, err = _joined(done.stdout, done.stdout_dropped), _joined(done.stderr, done.stderr_dropped)

@@ -15,14 +15,17 @@ class Unknowable(Exception):
     """Nobody can tell how a command ended, or whether it began. It is not run again."""
 
 
-def take_over(ctx: StepContext, lost: LinkLost, before: HostFacts, show: Callable[[str, bytes], None], target: str) -> Completed | None:
+def take_over(
+    ctx: StepContext, lost: LinkLost | None, before: HostFacts | None, show: Callable[[str, bytes], None], target: str
+) -> Completed | None:
     """How the command of this attempt ended; None when it is certain that it never began.
 
-    `before`: the facts of the helper that it was given to, on `target`. Raises Unreachable when the host does not come back within the box.
+    `before`: the facts of the helper that it was given to, on `target`. Without `lost`: an earlier controller had begun it. Raises
+    Unreachable when the host does not come back within the box.
     """
     ctx.owe(f"keeper:{target}", "keeper")
     while True:
-        fate = ctx.reach(lost, before)
+        fate = ctx.reach(lost, before) if lost is not None else "told"
         try:
             ctx.host.ensure_keeper(ctx.run.id, ctx.run.suspend_for_s)
             limit_s = max(1.0, ctx.remaining_s()) + GRACE_S
@@ -34,9 +37,8 @@ def take_over(ctx: StepContext, lost: LinkLost, before: HostFacts, show: Callabl
                 return None
             raise Unknowable(_why(fate)) from problem
         else:
-            ctx.find(
-                "taken_over", f"step `{ctx.step}`: the link was lost while it ran ({lost.summary}); it went on, and its end was collected"
-            )
+            why = f"the link was lost ({lost.summary})" if lost is not None else "its controller died"
+            ctx.find("taken_over", f"step `{ctx.step}`: {why} while it ran; it went on, and its end was collected")
             return done
 
 

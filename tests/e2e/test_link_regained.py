@@ -116,6 +116,20 @@ def test_a_command_whose_helper_was_killed_is_undecided_and_not_run_again(box: B
     box.nothing_stays(outcome)
 
 
+def test_a_command_outlives_its_controller_and_resume_collects_its_end(box: Box) -> None:
+    once = box.folder / "once"
+    box.start({"id": "work", "run": f"echo ran >> {once}; sleep 4; echo ended; exit 7"})
+    until(once.exists, 20)
+    box.child.kill()
+    box.child.communicate()
+    env = {"RUNBOOK_SSH_CONFIG": str(box.sshd.client_config)}
+    box.child = start("resume", box.folder / "out", "--json", state=box.folder / "runs", cwd=box.folder, env=env)
+    outcome = box.end()
+    assert (outcome.code, outcome.step("work")["verdict"]) == (1, "failed"), outcome.err
+    assert "exit 7" in outcome.json["reason"] and once.read_text() == "ran\n"
+    box.nothing_stays(outcome)
+
+
 def test_a_link_that_does_not_come_back_in_time_is_unreachable_and_the_command_ends_at_its_own_limit(box: Box) -> None:
     pid = box.folder / "pid"
     box.start({"id": "work", "run": {"shell": f"echo $$ > {pid}; sleep 300"}, "timeout": "6s"})
