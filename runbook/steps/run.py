@@ -40,10 +40,9 @@ class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Run a shell script or a command on the host.
 
     The script travels as data, never as an argument, and runs with `set -eu` and, where there is bash, `pipefail`. When the time
-    box ends, the ladder runs on its process group and the step says whether it is gone. It outlives the loss of the link: its end is
-    collected over the next one. A background child that keeps the output
-    open is a finding, not a wait. What runs for longer than 5 s is watched: a hang that is proven ends it early, with `stall_after`
-    also one that is not more than strong.
+    box ends, the ladder runs on its process group and the step says whether it is gone. It outlives the loss of the link: how it
+    ended is asked over the next one. A background child that keeps the output open is a finding, not a wait. What runs for longer
+    than 5 s is watched: a hang that is proven ends it early, with `stall_after` also one that is not more than strong.
     """
 
     TYPE: ClassVar[str] = "run"
