@@ -3,15 +3,50 @@
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from runbook.hosts.base import Host, LaunchState, RemoteError
-from runbook.steps.base import Launched, Reusable, StepContext
+from runbook.steps.base import Launched, Patched, StepContext
 
 if TYPE_CHECKING:
     from runbook.steps.launch import Launch
+
+
+class Reusable(Protocol):
+    """A run that is reused (`run --reuse`), as a step on one host sees it. What has been taken or ended is not offered again."""
+
+    run: str
+    """Its id."""
+    runs: frozenset[str]
+    """The runs whose markers and records its things carry: its own, and those from which it had taken some over."""
+
+    @property
+    def launch(self) -> Launched | None:
+        """What its step of this name launched here and it kept."""
+        ...
+
+    @property
+    def patch(self) -> Patched | None:
+        """What its step of this name patched here and it kept."""
+        ...
+
+    def loaded(self, launch: Launched) -> list[str]:
+        """Steps whose patches that server may have loaded, and that were not taken over."""
+        ...
+
+    def take(self, thing: Launched | Patched) -> None:
+        """It is this run's from now on, to refer to and to end."""
+        ...
+
+    def stop(self, launch: Launched) -> None:
+        """End its server."""
+        ...
+
+    def restore(self, patch: Patched) -> None:
+        """Undo its patch."""
+        ...
 
 
 def take_kept(ctx: StepContext, reuse: Reusable, step: Launch, env: dict[str, str]) -> Launched | None:
