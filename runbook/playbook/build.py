@@ -103,7 +103,7 @@ def _whole(
         outputs=unit.outputs,
         vars=part.vars,
         origins=part.origins,
-        vars_files=tuple(map(str, data.get("vars_files") or ())),
+        vars_files=tuple(map(str, files)) if isinstance(files := data.get("vars_files"), list) else (),
         secrets=part.secrets,
         steps=part.steps,
         always=part.always,

@@ -27,6 +27,8 @@ class Problems:
     def at(self, code: str, summary: str, place: Where, hint: str | None = None) -> None:
         """A mistake at a place, or at one that is worked out only now; None for the command line."""
         span = place() if callable(place) else place
+        if not summary.isprintable():  # what somebody wrote may hold line breaks; a summary is one line
+            summary = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in summary)
         self.found.append(Diagnostic(code=code, summary=summary, span=span, hint=hint))
 
     def add_misfits(self, misfits: list[Misfit], base: Path = ()) -> None:

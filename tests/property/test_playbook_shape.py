@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from runbook.playbook.build import load_playbook
 from runbook.playbook.convert import dec_hook
+from runbook.playbook.keys import BLOCK, COMMON, TOP
 from runbook.playbook.schema import playbook_schema, typed_form
 from runbook.playbook.shape import Shape, type_of
 from tests.playbook.table import PROFILES, TABLE
@@ -79,9 +80,7 @@ DOCUMENTS = st.recursive(
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
         st.dictionaries(
-            st.sampled_from(
-                [*TABLE, "steps", "id", "when", "block", "rescue", "always", "vars", "loop", "host", "retry", "hosts", "name", "x"]
-            ),
+            st.sampled_from([*TABLE, *TOP, *COMMON, *BLOCK, "x", "with", "playbook", "type", "default", "choices", "value"]),
             inner,
             max_size=4,
         ),
@@ -90,15 +89,27 @@ DOCUMENTS = st.recursive(
 )
 
 
+LIBRARY = b"""runbook: 1
+hosts: {box: local}
+inputs: {a: {default: 1}, b: {type: step}, c: {type: list, default: []}}
+outputs: {x: '${{ vars.a }}'}
+steps: [{id: y, stop: {step: '${{ vars.b }}'}}, {run: 'true'}]
+"""
+
+
 @given(
     st.one_of(
         DOCUMENTS,
         st.lists(DOCUMENTS, max_size=4).map(lambda steps: {"runbook": 1, "hosts": {"box": "local"}, "vars": {"x": 1}, "steps": steps}),
+        st.dictionaries(st.sampled_from(TOP), DOCUMENTS, max_size=5).map(
+            lambda top: {"runbook": 1, "hosts": {"box": "local"}, "steps": [{"id": "x", "include": "lib"}, {"run": "true"}], **top}
+        ),
     )
 )
 def test_no_document_breaks_the_checks_and_every_refusal_says_why(document):
     """A mistake is a value: whatever is written, the answer is a playbook or diagnostics with places."""
-    playbook, found = load_playbook(json.dumps(document).encode(), "f.yaml", table=TABLE, profiles=PROFILES)
+    options = {"table": TABLE, "profiles": PROFILES, "read": lambda _: LIBRARY, "find": lambda name, _: name}
+    playbook, found = load_playbook(json.dumps(document).encode(), "f.yaml", **options)
     assert (playbook is None) == any(one.severity.value == "error" for one in found)
     assert all(one.span is not None and "\n" not in one.summary for one in found)
 

@@ -214,10 +214,11 @@ def _launch(end: StepEnded) -> Markup:
 
 
 def playbook(story: Story) -> Markup:
-    """The playbook's text as it ran."""
+    """The playbook's text as it ran, and the texts of what it includes."""
     if story.header is None or not story.header.playbook_text:
         return Markup()
-    return details(text(story.header.playbook, 300), pre(story.header.playbook_text, PLAYBOOK_BYTES))
+    texts = {story.header.playbook: story.header.playbook_text, **story.header.files}
+    return join(details(text(file, 300), pre(content, PLAYBOOK_BYTES // len(texts))) for file, content in texts.items())
 
 
 def findings(story: Story) -> Markup:
