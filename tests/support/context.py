@@ -22,7 +22,8 @@ from runbook.model.profile import Profile
 from runbook.model.sample import Sample
 from runbook.model.usual import PhaseTime, Usual
 from runbook.model.verdict import Diagnosis
-from runbook.steps.base import Goal, Launched, Patched, Reentry, Reusable, RunInfo, Step, StepResult, Window
+from runbook.steps.base import Goal, Launched, Patched, Reentry, RunInfo, Step, StepResult, Window
+from runbook.steps.kept import Reusable
 
 AFTER_S = 0.2
 """A window goes on this long after the step that ends it: shorter than in a run, so that tests do not wait."""
