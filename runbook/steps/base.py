@@ -20,6 +20,7 @@ from runbook.model.verdict import Diagnosis
 
 if TYPE_CHECKING:  # what judges is loaded when something is watched
     from runbook.diagnose.view import View
+    from runbook.steps.kept import Reusable
 
 
 class StepResult(msgspec.Struct, frozen=True, kw_only=True):
