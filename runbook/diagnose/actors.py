@@ -17,9 +17,12 @@ from runbook.diagnose.places import NOWHERE, Place, places, wchan_kind
 from runbook.diagnose.progress import unasked
 from runbook.diagnose.stall import stall
 from runbook.diagnose.view import View
+from runbook.diagnose.wait_lexicon import LOCK_FILE
 from runbook.model.sample import Blind, PipeSample, ProcessSample, Sample, Seen, SocketSample
 
 SPIN_LOOKS = 4
+DEEP = 3
+"""Frames from the innermost on in which a wait for a lock file shows."""
 IDLE_FAULTS_PER_S = 20.0
 """Page faults of a thread that only waits. One that computes takes and gives back memory, as a rule."""
 
@@ -51,13 +54,20 @@ def waits_spinning(run: Run, place: Place) -> bool:
     return run.demand >= SPINS and place.blocked and place.source != "wchan" and quiet and enough
 
 
+def polls_a_lock_file(run: Run, place: Place) -> bool:
+    """Whether all that it does is to wake and look for a lock file, by its innermost frames at two looks: what it demands on a busy host
+    is its turn."""
+    frames = place.frames[:DEEP] if place.same and place.source != "wchan" else ()
+    return run.demand < SPINS and run.demand_beside < WORKS and any(LOCK_FILE.search(frame) for frame in frames)
+
+
 def _workers(view: View) -> Iterator[str]:
     table = view.once(places)
     busy = [run for run in view.once(execution).runs if run.demand >= WORKS]
     spinning = [run for run in busy if waits_spinning(run, table.get(run.key, NOWHERE))]
     together = len(spinning) > 1 and not all(table.get(run.key, NOWHERE).kind == "collective" for run in spinning)
     for run in busy:  # of two that spin one may feed the other
-        if run not in spinning or together:
+        if (run not in spinning or together) and not polls_a_lock_file(run, table.get(run.key, NOWHERE)):
             yield f"{name(view, run.process)} uses {run.demand:.1f} cores"
 
 

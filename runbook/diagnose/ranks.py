@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from runbook.diagnose.actors import actors
+from runbook.diagnose.actors import actors, pipes, sockets
 from runbook.diagnose.child_deaths import COMM, says_it_waits, zombies
 from runbook.diagnose.execution import APART_S, Run, execution
 from runbook.diagnose.family import everyone, is_helper, name, rank_mains, ranks
@@ -39,6 +39,8 @@ SUPERVISORS = re.compile(
     r"\(\S*(?:torch/distributed/(?:elastic|launcher|run|launch)|torch/multiprocessing/spawn|multiprocessing/(?:process|popen_\w+))\S*\.py"
 )
 """Code that only waits for the end of processes."""
+MESSAGES = re.compile(r"\bwait \(\S*multiprocessing/connection\.py")
+"""Code that waits for the ends or the messages of several processes."""
 
 
 class Groups(NamedTuple):
@@ -319,9 +321,20 @@ def looked_after_only(view: View) -> bool:
         place = table.get(run.key, NOWHERE)
         if _below(run.process.pid, here, parents) or is_helper(run, place) or place.kind == "child":
             continue
-        if not any(SUPERVISORS.search(frame) for frame in place.frames):
+        if not any(SUPERVISORS.search(frame) for frame in place.frames) and not _hears_only_children(view, run, place):
             return False
     return True
+
+
+def _hears_only_children(view: View, run: Run, place: Place) -> bool:
+    """Whether it waits for its children's messages, and nobody outside of the tree could send it one."""
+    if not any(MESSAGES.search(frame) for frame in place.frames) or any(one.pid == run.process.pid for one in sockets(view)):
+        return False
+    process = view.once(everyone).get(run.key)
+    ours = {one.pid for one in view.once(everyone).values()}
+    if process is None or not isinstance(process.pipes, Seen):
+        return False
+    return all(one.peers_known and set(one.peers) <= ours for one in pipes(process) if one.end == "read")
 
 
 def _below(pid: int, above: set[int], parents: Mapping[int, int]) -> bool:

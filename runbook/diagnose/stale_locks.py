@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import PurePosixPath
 
+from runbook.diagnose.actors import DEEP, polls_a_lock_file
 from runbook.diagnose.child_progress import is_compiler
 from runbook.diagnose.execution import APART_S, WORKS, Run, execution
 from runbook.diagnose.family import accused, everyone, name
@@ -17,11 +17,6 @@ from runbook.model.units import format_duration
 from runbook.model.verdict import Diagnosis
 
 SLACK_S = 1.0
-DEEP = 3
-"""Frames from the innermost on in which a wait for a lock file shows."""
-LOCK_FILE = re.compile(
-    r"\(\S*(?:file_baton|filelock/\S+|lockfile\S*|portalocker/\S+)\.py|(?:^|[._])\w*(?:file_?lock|lock_?file)\w* \(", re.IGNORECASE
-)
 
 
 def stale_lock(view: View) -> Diagnosis | None:
@@ -51,14 +46,12 @@ def _main(view: View) -> tuple[Run, ...]:
 
 
 def _polls(view: View, run: Run) -> bool:
-    return run.demand < WORKS and (not run.frozen or _at_lock(view, run))
+    return _at_lock(view, run) or (run.demand < WORKS and not run.frozen)
 
 
 def _at_lock(view: View, run: Run) -> bool:
-    """Whether its innermost frames, the same at two looks, are those of a lock file. Old files lie about: nothing else ties it to one."""
-    place = view.once(places).get(run.key, NOWHERE)
-    frames = place.frames[:DEEP] if place.same and place.source != "wchan" else ()
-    return any(LOCK_FILE.search(frame) for frame in frames)
+    """Whether its stack ties it to a lock file. Old ones lie about: nothing else does."""
+    return polls_a_lock_file(run, view.once(places).get(run.key, NOWHERE))
 
 
 def old_lock_files(view: View) -> list[LockSample]:

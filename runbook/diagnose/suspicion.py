@@ -8,7 +8,7 @@ import msgspec
 
 from runbook.diagnose.actors import actors, pipes, sockets
 from runbook.diagnose.child_deaths import zombies
-from runbook.diagnose.execution import APART_S, SPINS, WORKS, execution
+from runbook.diagnose.execution import APART_S, SPINS, execution
 from runbook.diagnose.family import HELPERS, accused, everyone, name, ranks
 from runbook.diagnose.motion import readings
 from runbook.diagnose.places import NOWHERE, places, wchan_kind
@@ -103,7 +103,7 @@ def _unreached(view: View, clock: Stall) -> tuple[str, str] | None:
 def _lock_file(view: View, clock: Stall) -> tuple[str, str] | None:
     """An old lock file may lie about; whether somebody waits for it only a stack tells."""
     old = old_lock_files(view)
-    waits = bool(old) and not view.once(actors) and not any(run.demand >= WORKS for run in view.once(execution).runs)
+    waits = bool(old) and not any(run.demand >= SPINS for run in view.once(execution).runs)
     return ("stale_lock", f"an old lock file lies there, {old[0].path}, and all it does is to wake and look") if waits else None
 
 

@@ -9,6 +9,8 @@ loop (waits for whatever comes, so an idle server), timer (comes back by itself)
 
 from __future__ import annotations
 
+import re
+
 WCHAN: tuple[tuple[str, str], ...] = (
     ("timer", r"hrtimer_nanosleep|do_nanosleep|clock_nanosleep|common_nsleep|schedule_hrtimeout"),
     ("loop", r"ep_poll|do_epoll_wait|epoll_wait|poll_schedule_timeout|do_poll|do_sys_poll|do_select|io_cqring_wait"),
@@ -48,6 +50,11 @@ FRAMES: tuple[tuple[str, str], ...] = (
     ("driver", r"^(?:synchronize|_?cuda_?synchronize\w*|event_?synchronize) \("),
 )
 """(kind, regex searched in `function (file:line)` of the innermost frame)."""
+
+LOCK_FILE = re.compile(
+    r"\(\S*(?:file_baton|filelock/\S+|lockfile\S*|portalocker/\S+)\.py|(?:^|[._])\w*(?:file_?lock|lock_?file)\w* \(", re.IGNORECASE
+)
+"""A frame of a wait for a lock file."""
 
 WAITING_WORDS = frozenset(
     "wait waits waiting await spin spins spinning poll polls polling barrier acquire synchronize rendezvous yield sleep until lock".split()

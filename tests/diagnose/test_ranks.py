@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 
 from runbook.diagnose.ranks import rank_desync
 from runbook.model.sample import Blind, CallSample, CollectiveSample, Seen, StackSample
-from tests.diagnose.scenes import FUTEX, LOOP, SLEEP, WAIT4, calls_at, futex, proc, scene, stack, stacks_at, thread, waiting
+from tests.diagnose.scenes import FUTEX, LOOP, SLEEP, WAIT4, calls_at, futex, pipe, proc, scene, stack, stacks_at, thread, waiting
 
 REDUCE = (
     "all_reduce (torch/distributed/distributed_c10d.py:2501)",
@@ -166,6 +167,22 @@ def test_ranks_in_a_collective_may_wait_for_the_next_request_of_their_front(fron
 
     assert state(scene(tell, seconds=150), final=True).verdict == "undecided"
     assert state(scene(tell, seconds=150), in_flight=1).kind == "deadlock"
+
+
+@pytest.mark.parametrize(("peers", "verdict"), [((101, 102), "hung"), ((101, 7), "undecided")])
+def test_a_launcher_that_waits_for_messages_of_its_ranks_alone_brings_them_nothing(peers: tuple[int, ...], verdict: str) -> None:
+    def tell(second: float):
+        places = {0: REDUCE, 1: REDUCE, 2: BROADCAST, 3: REDUCE}
+        told = group(second, places, bar="")
+        inlet = pipe(5, "read", peers=peers)
+        main = proc(wchan=LOOP, pipes=Seen((inlet,)))
+        if "stacks" in told:
+            waits = stack(100, "select (selectors.py:415)", "wait (multiprocessing/connection.py:947)", "await_ready (engine.py:69)")
+            told["stacks"] = Seen((*told["stacks"].value, msgspec.structs.replace(waits, look=told["stacks"].value[0].look)))
+        told.pop("calls", None)
+        return {**told, "processes": [main, *told["processes"][1:]]}
+
+    assert state(scene(tell, seconds=100), final=True).verdict == verdict
 
 
 def test_a_rank_that_is_still_being_started_is_not_missing() -> None:

@@ -86,6 +86,14 @@ def test_a_lock_of_the_kernel_with_a_working_holder_is_no_stale_lock() -> None:
     assert state(scene(tell, seconds=200), final=True).verdict == "slow"
 
 
+def test_on_a_busy_host_who_polls_a_lock_file_waits_for_its_turn_and_works_not() -> None:
+    def tell(second: float):
+        told = polling(lock_file())(second)
+        return {**told, "processes": [proc(wchan=SLEEP, run_s=second / 200, wait_s=second * 0.3, switches=int(second * 10))]}
+
+    assert state(scene(tell, seconds=30)).kind == "stale_lock"
+
+
 def test_a_lock_of_the_kernel_whose_holder_hangs_names_the_holder() -> None:
     held = LockSample(path="/m/model.lock", kind="flock", waiters=(100,), holder=101, holder_known=True)
 
