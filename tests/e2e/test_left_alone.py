@@ -94,8 +94,9 @@ class Box:
         return int(ends[-1]["detail"]["pid"])
 
     def is_cleaned_up(self) -> bool:
-        """Server gone, `always` done, and the run's keeper has taken its log along."""
-        return is_gone(self.server()) and self.mark.exists() and not list(self.sshd.home.rglob("server.log"))
+        """Server gone, `always` done, nothing left in the host's state folder."""
+        left = [path for path in self.sshd.home.rglob("*") if path.is_file() and "runbook-host" in path.parts]
+        return is_gone(self.server()) and self.mark.exists() and left == []
 
 
 @pytest.fixture
