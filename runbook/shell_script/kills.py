@@ -84,7 +84,7 @@ def _last(call: Node) -> str | None:
 
 def _by_pid(state: State, call: Node) -> dict[str, Any] | None:
     last = words(call)[-1]
-    if last.isdigit():
+    if last.isdigit() and int(last) > 1:
         return {"pid": int(last)}
     return {"step": state.server} if state.launched and last == "" else None
 

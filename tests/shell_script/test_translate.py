@@ -231,6 +231,14 @@ def test_text_that_looks_like_an_expression_stays_text():
     assert steps("echo '${{ x }}'") == [{"run": "echo '$${{ x }}'"}]
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["kill 0", "kill %1", "docker exec c pkill python", "grep -v x f", "curl -d @f localhost:1/x", "a && b || c", "lsof -ti | xargs kill"],
+)
+def test_what_means_something_else_is_not_guessed(line):
+    assert "run" in steps(line)[0]
+
+
 @pytest.mark.parametrize(("text", "line"), [("echo 'x", 1), ("true\nif x; then", 2), ("a )", 1)])
 def test_what_is_no_shell_script_is_said_with_its_place(text, line):
     found = translate(text, "x.sh", syntax.parser())
