@@ -187,6 +187,8 @@ class Helper:
                 return True
             self.behind.heard()
             op, args = header.get("op"), header.get("args") or {}
+            if not isinstance(args, dict) or (op not in ("cancel", "feed") and not isinstance(header.get("id"), int)):
+                raise frames.BrokenFrame("a request without a number or with arguments that are none")
             if op in ("cancel", "feed"):
                 context = self._running.get(args.get("id", 0))
                 if context is not None and op == "cancel":
