@@ -1,4 +1,4 @@
-"""Where included playbooks are found: beside the file, in ./playbooks, the user's folder, those that come with runbook, installed packages."""
+"""Where included playbooks are found: beside the file, in ./playbooks, in the user's folder, with runbook, in installed packages."""
 
 from __future__ import annotations
 
