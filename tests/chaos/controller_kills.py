@@ -43,7 +43,7 @@ MODULE = "def answer(question):\n    reply = question * 2\n    return reply\n"
 
 
 class Plan(NamedTuple):
-    """One trial: `share` of the usual length of a run after its start comes the first kill; `more` are kills of resumes; then what is done."""
+    """One trial: `share` of a run's usual length after its header comes the first kill, below 0 before that; `more` are kills of resumes."""
 
     seed: int
     share: float
@@ -66,7 +66,7 @@ def plan(seed: int) -> Plan:
     """The trial of a seed."""
     rng = random.Random(seed)
     more = tuple(rng.uniform(0, 1.1) for _ in range(rng.choice((0, 0, 0, 1, 2))))
-    return Plan(seed, rng.uniform(0.05, 1.05), more, "cancel" if rng.random() < 0.12 else "resume")
+    return Plan(seed, rng.uniform(-0.08, 1.02), more, "cancel" if rng.random() < 0.12 else "resume")
 
 
 def playbook(folder: Path, port: int) -> dict[str, Any]:
@@ -184,19 +184,29 @@ class Trial:
                 os.kill(pid, signal.SIGKILL)
 
 
-def run(planned: Plan, usual_s: float) -> Result:
+class Usual(NamedTuple):
+    """Seconds of an undisturbed run: from the process to its header, and from there to its end."""
+
+    start_s: float
+    length_s: float
+
+
+def run(planned: Plan, usual: Usual) -> Result:
     """One trial."""
     with tempfile.TemporaryDirectory(prefix=f"kills-{planned.seed}-") as name:
         trial = Trial(Path(name))
         try:
-            return _play(trial, planned, usual_s)
+            return _play(trial, planned, usual)
         finally:
             trial.sweep()
 
 
-def _play(trial: Trial, planned: Plan, usual_s: float) -> Result:
+def _play(trial: Trial, planned: Plan, usual: Usual) -> Result:
     child = trial.start()
-    if not trial.killed(child, usual_s * planned.share):
+    deadline = time.monotonic() + (END_S if planned.share > 0 else usual.start_s * 0.8)
+    while not trial.lines() and child.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if not trial.killed(child, usual.length_s * max(0.0, planned.share)):
         code, answer, err = trial.ended(child)
         faults = [*_faults(trial, answer, "passed", 1), *([] if answer else [f"exit {code}: {err[-600:]}"])]
         return Result(planned, "had ended", 0, False, answer.get("verdict"), tuple(faults))
@@ -207,7 +217,7 @@ def _play(trial: Trial, planned: Plan, usual_s: float) -> Result:
     code, answer, err, redo = 0, {}, "", []
     if planned.ends_by == "resume":
         for share in planned.more:
-            if not trial.killed(trial.command("resume", str(trial.run), "--json"), usual_s * share):
+            if not trial.killed(trial.command("resume", str(trial.run), "--json"), usual.start_s + usual.length_s * share):
                 break
         for _ in range(3):
             code, answer, err = trial.ended(trial.command("resume", str(trial.run), "--json", *redo))
@@ -263,27 +273,29 @@ def _journal(trial: Trial) -> list[str]:
     return found + [f"{key} has no end" for key, count in open_ones.items() if count]
 
 
-def calibrate(at_once: int) -> float:
-    """Usual length of an undisturbed run from its start, with as many side by side as later. Raises when one does not pass."""
+def calibrate(at_once: int) -> Usual:
+    """Of undisturbed runs, with as many side by side as later. Raises when one does not pass."""
 
-    def one(_: int) -> float:
+    def one(_: int) -> Usual:
         with tempfile.TemporaryDirectory(prefix="kills-calm-") as name:
             trial = Trial(Path(name))
-            began = time.monotonic()
+            began = time.time()
             code, answer, err = trial.ended(trial.start())
             if answer.get("verdict") != "passed":
                 raise RuntimeError(f"the undisturbed run ended {answer.get('verdict')} (exit {code}): {answer.get('reason')}\n{err}")
-            return time.monotonic() - began
+            times = [json.loads(line)["t"] for line in trial.lines()]
+            return Usual(times[0] - began, times[-1] - times[0])
 
     with ThreadPoolExecutor(at_once) as pool:
-        return statistics.median(pool.map(one, range(at_once)))
+        found = list(pool.map(one, range(at_once)))
+    return Usual(*map(statistics.median, zip(*found, strict=True)))
 
 
 def trials(seeds: range, at_once: int) -> list[Result]:
     """All of them, several side by side."""
-    usual_s = calibrate(at_once)
+    usual = calibrate(at_once)
     with ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(lambda seed: run(plan(seed), usual_s), seeds))
+        return list(pool.map(lambda seed: run(plan(seed), usual), seeds))
 
 
 def table(results: list[Result]) -> str:

@@ -261,6 +261,23 @@ steps:
     assert last.verdict == "passed" and after == [("after", "a")]
 
 
+def test_a_block_that_was_entered_goes_on_though_its_condition_has_changed(tmp_path):
+    text = """
+runbook: 1
+hosts: {h: a}
+vars: {go: true}
+steps:
+  - block:
+      - set: {go: false}
+      - id: inside
+        say: passed
+    when: vars.go
+"""
+    dies(text, tmp_path, started("inside"))
+    last, after = goes_on(text, tmp_path)
+    assert last.verdict == "passed" and after == [("inside", "a")]
+
+
 def test_actions_in_flight_get_their_end(tmp_path):
     dies(PLAIN, tmp_path, ended("one"))
     events = load_events(tmp_path)
