@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from runbook.cli.reference import commands_page, events_page, exit_codes_page
 from runbook.cli.sources import PACKAGE
 from runbook.model.answer import DiagnoseAnswer, EventsPage, InvalidAnswer, RunAnswer, StandsAt, UnclearAnswer
 from runbook.model.event import AnyEvent
@@ -74,9 +75,14 @@ def generated() -> dict[Path, str]:
     }
     return {
         **{ROOT / "schemas" / f"{name}.schema.json": text for name, text in schemas.items()},
-        ROOT / "docs" / "reference" / "steps.md": steps_page(BUILT_IN),
+        **{ROOT / "docs" / "reference" / f"{name}.md": text for name, text in _pages().items()},
         PACKAGE / "cli" / "words.json": words_text(),
     }
+
+
+def _pages() -> dict[str, str]:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    return {"steps": steps_page(BUILT_IN), "commands": commands_page(), "events": events_page(), "exit_codes": exit_codes_page(readme)}
 
 
 def write_all() -> list[Path]:
