@@ -24,7 +24,7 @@ from runbook.engine.context import Context, once
 from runbook.engine.evidence import preserve
 from runbook.engine.journal import JournalError
 from runbook.engine.lease import secure
-from runbook.engine.past import Key
+from runbook.engine.past import Flight, Key
 from runbook.engine.runtime import Runtime, walk
 from runbook.engine.scope import plain
 from runbook.engine.selection import main_steps
@@ -211,6 +211,9 @@ class _Step:
                 return end
             attempt += 1
 
+    def _reentry(self, flight: Flight | None) -> Reentry | None:
+        return msgspec.structs.replace(flight.reentry(), redo=self._node.id in self._past.redo) if flight is not None else None
+
     def _went_on(self, key: Key) -> bool:
         """Whether the host knows of its command, which has gone on without a controller: then its end can be had there."""
         if not self._class.HOLDS:
@@ -279,7 +282,7 @@ class _Step:
         started = StepStarted(**base, name=self._node.common.name, box_s=rest, limited_by=limited, marks=_marks(runtime, target.target))
         runtime.emit(started)
         flight = self._past.flights.get(Key(self._node.id, target.target, base["item"], attempt))
-        result = self._result(target, place, box, began, flight.reentry() if flight is not None else None, attempt)
+        result = self._result(target, place, box, began, self._reentry(flight), attempt)
         ended = StepEnded(
             **base,
             status=status_of(result.verdict),

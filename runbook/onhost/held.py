@@ -19,6 +19,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from . import procs
 from .errors import OpError
 from .files import atomic_write, make_private
+from .ladder import parse_ladder, session_members, signal_session
 from .runfolder import RunFolder, checked_name, read_json, write_json
 
 MOST_LIVE = 1 << 20
@@ -140,9 +141,11 @@ def run_held(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any
 
 
 def held_names(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[List[str], bytes]:
-    """Names of the commands of a run that are on record."""
-    paths = glob.glob(os.path.join(glob.escape(Held(ctx.state_dir, args["run"]).path), "*.json"))
-    return sorted(os.path.basename(path)[: -len(".json")] for path in paths), b""
+    """Names of the commands of a run whose end can be had: it is on record, or their helper still follows them."""
+    held = Held(ctx.state_dir, args["run"])
+    paths = glob.glob(os.path.join(glob.escape(held.path), "*.json"))
+    found = {name: held.read(name) for name in (os.path.basename(path)[: -len(".json")] for path in paths)}
+    return sorted(name for name, one in found.items() if one and ("answer" in one or procs.is_alive(*one["helper"]))), b""
 
 
 def _answer(held: Held, name: str, answer: Dict[str, Any]) -> Tuple[Dict[str, Any], bytes]:
@@ -181,9 +184,22 @@ def end_all(held: Held) -> List[str]:
     while any(procs.is_alive(*helper) for helper in helpers) and time.monotonic() < deadline:
         time.sleep(0.02)
     processes = [record["process"] for record in held.records() if "answer" not in record and record["process"]]
+    for pid, start in processes:
+        _end_orphan(pid, start)
     return [
         "pid %d (%s): a command of this run, still runs" % (pid, procs.title(pid)) for pid, start in processes if procs.is_alive(pid, start)
     ]
+
+
+def _end_orphan(pid: int, start: int) -> None:
+    """End the session of a command whose helper was killed."""
+    for rung in parse_ladder(("TERM 1s", "KILL 2s")):
+        if not procs.is_alive(pid, start):
+            return
+        signal_session(session_members(pid), rung)
+        deadline = time.monotonic() + rung.wait_s
+        while procs.is_alive(pid, start) and time.monotonic() < deadline:
+            time.sleep(0.02)
 
 
 OPS = {"supersede": supersede, "run_held": run_held, "held_names": held_names}

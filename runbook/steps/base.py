@@ -87,6 +87,8 @@ class Reentry(msgspec.Struct, frozen=True, kw_only=True):
 
     registered: bool = False
     vars_set: bool = False
+    redo: bool = False
+    """The author wants it done again, if nobody knows how the first one ended."""
     acted: dict[str, dict[str, Any]] = {}
 
 

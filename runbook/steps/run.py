@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, Union
 
 import msgspec
@@ -142,7 +143,7 @@ class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         stdin = self.stdin.encode()
         if self.sudo:
             argv, shell, stdin = _through_sudo(argv, shell, env, stdin)
-        done = take_over(ctx, None, None, show, ctx.host.name) if ctx.reentry is not None else None
+        done = self._of_before(ctx, started, show) if ctx.reentry is not None else None
         while done is None:
             host = ctx.host
             try:
@@ -162,6 +163,19 @@ class Run(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
             except LinkLost as lost:
                 done = take_over(ctx, lost, host.facts, show, host.name)
         return done
+
+    @staticmethod
+    def _of_before(ctx: StepContext, started: Started, show: Callable[[str, bytes], None]) -> Completed | None:
+        """How the command ended that an earlier controller began; None to begin it anew. What is left of it is ended first."""
+        try:
+            return take_over(ctx, None, None, show, ctx.host.name)
+        except Unknowable as problem:
+            started.process = started.process or problem.process
+            if ctx.reentry is None or not ctx.reentry.redo:
+                raise
+            started.end_the_rest(ctx)
+            started.process, started.ended = None, False
+            return None
 
     def _result(self, ctx: StepContext, done: Completed) -> StepResult:
         out, err = _joined(done.stdout, done.stdout_dropped), _joined(done.stderr, done.stderr_dropped)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from runbook.hosts.base import Completed, HostFacts, LinkLost, RemoteError
+from runbook.hosts.base import Completed, HostFacts, LinkLost, ProcessId, RemoteError
 from runbook.steps.base import StepContext
 
 GRACE_S = 30.0
@@ -12,7 +12,11 @@ GRACE_S = 30.0
 
 
 class Unknowable(Exception):
-    """Nobody can tell how a command ended, or whether it began. It is not run again."""
+    """Nobody can tell how a command ended, or whether it began. It is not run again. `process`: what it was, when that is on record."""
+
+    def __init__(self, text: str, process: ProcessId | None) -> None:
+        super().__init__(text)
+        self.process = process
 
 
 def take_over(
@@ -35,7 +39,8 @@ def take_over(
         except RemoteError as problem:
             if problem.code == "not_found" and fate == "told":
                 return None
-            raise Unknowable(_why(fate)) from problem
+            known = problem.data.get("process")
+            raise Unknowable(_why(fate), ProcessId(*known) if known else None) from problem
         else:
             why = f"the link was lost ({lost.summary})" if lost is not None else "its controller died"
             ctx.find("taken_over", f"step `{ctx.step}`: {why} while it ran; it went on, and its end was collected")

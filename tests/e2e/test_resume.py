@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from runbook.engine.journal import load_events
-from runbook.model.event import Moved, Resumed, RunEnded, StepStarted
+from runbook.model.event import HostConnected, Moved, Resumed, RunEnded, StepStarted
 from tests.chaos.controller_kills import table, trials
 from tests.e2e.cli import ROOT, Outcome, runbook, start
 from tests.support.processes import is_gone
@@ -139,8 +139,10 @@ def test_a_script_in_flight_waits_for_a_word_of_its_author(box, sshd):
     script = f"echo x >> {shlex.quote(str(mark))}; sleep 1; test -e {shlex.quote(str(box.folder / 'go'))} || sleep 60"
     child, run = box.begun(box.book(more=[{"id": "act", "run": script}]), at='"step":"act"')
     until(lambda: mark.exists(), 60)
+    [helper] = [event.facts["pid"] for event in box.journal(run) if isinstance(event, HostConnected)]
     child.kill()
     child.communicate()
+    os.kill(helper, signal.SIGKILL)  # else it would stay with the script, and its end would be collected
     stopped = box.runbook("resume", run, "--json")
     assert (stopped.code, stopped.json["verdict"], stopped.json["state"]) == (9, "undecided", "suspended")
     assert [line.split("#")[0].strip() for line in stopped.json["next"][1:3]] == [
