@@ -36,7 +36,7 @@ def test_every_link_of_ours_leads_to_a_page_and_a_place_on_it(site):
     lost = []
     for page, text in pages.items():
         for link in LINK.findall(text):
-            address, fragment = urldefrag(unquote(link))
+            address, fragment = urldefrag(unquote(re.sub(r"\?[^#]*", "", link)))
             target = (page.parent / address).resolve() if address else page
             if "://" in address or address.startswith(("mailto:", "data:")):
                 continue
