@@ -20,6 +20,7 @@ from runbook.model.masked import mark
 SHORTEST = 6
 """A shorter value would blank ordinary text; it is refused before the run starts."""
 
+LONG, TOO_LONG = 16 << 10, 4 << 20
 LONGEST_LINE = 8 << 20
 """A longer one is cut: then only what `Mask` says of the ends of texts protects a secret that lies across."""
 
@@ -75,9 +76,23 @@ class Mask:
         self._longest = len(pairs[0][0]) - 1 if pairs else 0
         self._shapes, self._allow = shapes, frozenset(allow)
         self.count = 0
+        self._long: dict[str, tuple[str, int]] = {}
+        """The last two long texts, masked: a command's output is written down three times."""
 
     def text(self, value: str) -> str:
         """The text without secrets."""
+        if not LONG <= len(value) <= TOO_LONG:
+            return self._masked(value)
+        known = self._long.get(value)
+        if known is None:
+            before = self.count
+            known = self._masked(value), self.count - before
+            self._long = {**dict(list(self._long.items())[-1:]), value: known}
+        else:
+            self.count += known[1]
+        return known[0]
+
+    def _masked(self, value: str) -> str:
         if self._text is not None:
             value, count = self._text.subn(lambda found: mark(self._names[found[0]]), value)
             self.count += count
