@@ -62,13 +62,14 @@ def old_lock_files(view: View) -> list[LockSample]:
     if len(looks) < 2 or oldest == 0.0:
         return []
     first = {lock.path for lock in looks[0][1] if lock.kind == "file"}
+    known = {lock.path for _, locks in looks for lock in locks if lock.holder is None and lock.holder_known}
     return [
         lock
         for lock in looks[-1][1]
         if lock.kind == "file"
         and lock.path in first
         and lock.holder is None
-        and lock.holder_known
+        and lock.path in known
         and lock.age_s is not None
         and lock.age_s > oldest + (view.now - looks[-1][0]) + SLACK_S
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from runbook.model.sample import CallSample, LockSample, Seen
@@ -84,6 +85,16 @@ def test_a_lock_of_the_kernel_with_a_working_holder_is_no_stale_lock() -> None:
         return {"processes": [proc(wchan="locks_lock_inode_wait"), holder], "locks": Seen((held,))}
 
     assert state(scene(tell, seconds=200), final=True).verdict == "slow"
+
+
+@pytest.mark.parametrize(("known_at", "kind"), [(10, "stale_lock"), (-1, None)])
+def test_that_nobody_holds_it_open_is_asked_seldom_on_a_busy_host(known_at: int, kind: str | None) -> None:
+    def tell(second: float):
+        lock = msgspec.structs.replace(lock_file(), holder_known=second == known_at)
+        return polling(lock)(second)
+
+    verdict = state(scene(tell, seconds=30))
+    assert (verdict.kind if verdict else None) == kind
 
 
 def test_on_a_busy_host_who_polls_a_lock_file_waits_for_its_turn_and_works_not() -> None:
