@@ -81,7 +81,7 @@ def generated() -> dict[Path, str]:
 
 
 def _pages() -> dict[str, str]:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    readme = (PACKAGE.parent / "README.md").read_text(encoding="utf-8")
     return {"steps": steps_page(BUILT_IN), "commands": commands_page(), "events": events_page(), "exit_codes": exit_codes_page(readme)}
 
 
