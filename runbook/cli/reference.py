@@ -22,7 +22,7 @@ def commands_page() -> str:
         f"Made from the commands {DO_NOT_EDIT} The same text comes from `runbook COMMAND --help`."
         " What the numbers at the end mean: [exit codes](exit_codes.md).",
     ]
-    root = click.Context(app, info_name="runbook")
+    root = click.Context(app, info_name="runbook", **app.context_settings)
     for name in COMMANDS:
         command = app.get_command(root, name)
         assert command is not None, f"{name} is in the table of commands"
