@@ -94,7 +94,7 @@ class RunAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class StandsAt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run without a verdict: `run --wait-for`, `run --detach`, `wait`, `cancel` while it goes on (exit 75), or when its controller has died."""
+    """A run without a verdict: `run --wait-for` or `--detach`, `wait`, `cancel` while it goes on (exit 75), or its controller has died."""
 
     verdict: None = None
     state: Annotated[Literal["running", "lost"], Meta(description="lost: its controller has died, nobody works on it")]

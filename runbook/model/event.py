@@ -149,7 +149,8 @@ class SampleTaken(Event, frozen=True, kw_only=True, tag="sample"):
 class WaitEnded(Event, frozen=True, kw_only=True, tag="wait_ended"):
     """The answer of a wait, before its step makes anything of it.
 
-    `ends`: why it had to answer: box, link (the host is gone for good), suspect, or empty: it was certain. `now`: the time at which it was judged, controller unix s.
+    `ends`: why it had to answer: box, link (the host is gone for good), suspect, or empty: it was certain. `now`: the time at which it was
+    judged, controller unix s.
     """
 
     step: str

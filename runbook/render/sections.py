@@ -177,7 +177,7 @@ def plots(tale: Tale, detail: Detail) -> str:
 def phases(tale: Tale, detail: Detail) -> str:
     """When each phase began and how long it took; with ranks where they are known."""
     rows = [row for step in tale.story.steps for row in _phases(step, tale.story.last_t)]
-    head = ("server", "phase", "after", "took", "usually", "ranks")
+    head: tuple[str, ...] = ("server", "phase", "after", "took", "usually", "ranks")
     if not any(row[4] for row in rows):
         head, rows = (*head[:4], head[5]), [(*row[:4], row[5]) for row in rows]
     return _section("Phases", head, rows, detail)
