@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tests.chaos.frame import Outcome, Scenario
 
-MODULES = ("links", "hosts", "controller_kills")
+MODULES = ("links", "hosts", "controllers")
 """Each has SCENARIOS."""
 
 
@@ -31,7 +31,7 @@ def scenarios(only: str = "") -> list[tuple[str, Scenario]]:
     found = []
     for module in MODULES:
         if importlib.util.find_spec(f"tests.chaos.{module}") is not None:
-            found += [(f"{module}.{one.name}", one) for one in getattr(importlib.import_module(f"tests.chaos.{module}"), "SCENARIOS", ())]
+            found += [(f"{module}.{one.name}", one) for one in importlib.import_module(f"tests.chaos.{module}").SCENARIOS]
     return [(name, one) for name, one in found if any(part in name for part in only.split(","))]
 
 
