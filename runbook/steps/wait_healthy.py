@@ -11,7 +11,6 @@ from msgspec import Meta
 from runbook.diagnose import ends
 from runbook.diagnose.lines import TimedLine, log_lines, matcher
 from runbook.diagnose.phases import rank_number, table, track
-from runbook.diagnose.view import View
 from runbook.lang.expressions import Unknown
 from runbook.model.fields import LaunchRef, Regex
 from runbook.model.profile import Profile
@@ -170,7 +169,7 @@ class Healthy(ServerGoal):
 
     def moved(self, samples: Sequence[Sample]) -> tuple[str | None, str]:
         """Phase, and what moved last; its silences are noted on the way."""
-        view = View(samples, self.profile, self.question(False), samples[-1].t)
+        view = self.view(samples, samples[-1].t)
         self._starting.look(view)
         return ends.moved(view)
 

@@ -141,7 +141,9 @@ def test_one_file_is_the_only_door_to_a_library(library):
 def test_only_the_clock_touches_time():
     """Time is a parameter everywhere else: so a test can move it."""
     found = {
-        path.relative_to(PACKAGE).as_posix() for path, _, name in _all() if name.split(".")[0] == "time" and _package(path) not in ON_ITS_OWN
+        path.relative_to(PACKAGE).as_posix()
+        for path, _, name in _all()
+        if name.split(".")[0] == "time" and _package(path) not in ON_ITS_OWN
     }
     assert found - SENT == {"model/clock.py"}
 
