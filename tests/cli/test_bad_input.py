@@ -81,9 +81,9 @@ def test_a_file_that_is_not_there_names_the_next_step(capsys):
     assert "cannot read `no/such.yaml`" in err and "runbook list" in err
 
 
-def test_a_folder_is_no_playbook(tmp_path, capsys):
+def test_a_folder_without_a_playbook_is_a_mistake(tmp_path, capsys):
     assert exit_code(["validate", str(tmp_path)]) == 2
-    assert "Is a directory" in capsys.readouterr().err
+    assert f"no playbook and no profile in {tmp_path}" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.slow

@@ -355,11 +355,6 @@ def test_weights_that_still_load_are_slow_with_phase_rate_and_eta() -> None:
     assert verdict.eta_s == pytest.approx(10, abs=0.5)
 
 
-def test_a_load_beyond_its_usual_time_is_late() -> None:
-    story = Story().at(0, log=WEIGHTS).at(10, log=shard(1)).at(11, log=shard(2))
-    assert story.judge(final=True, box_s=11, usual_s=5).kind == "late"
-
-
 def test_a_trickle_under_the_floor_is_crawling() -> None:
     story = Story()
     for second in range(0, 30, 3):
