@@ -30,7 +30,10 @@ def test_nothing_of_the_one_goes_out_and_nothing_of_the_other_is_lost(tmp_path):
     (tmp_path / "said.txt").write_text("\n".join([*(line.text for line in must), *keep]) + "\n")
     (tmp_path / "token").write_text(FROM_FILE + "\n")
     (tmp_path / "token").chmod(0o600)
-    secrets = [{"name": "A_TOKEN", "file": "token"}, {"name": "B_TOKEN", "command": ["printf", FROM_COMMAND[:10] + "%s", FROM_COMMAND[10:]]}]
+    secrets = [
+        {"name": "A_TOKEN", "file": "token"},
+        {"name": "B_TOKEN", "command": ["printf", FROM_COMMAND[:10] + "%s", FROM_COMMAND[10:]]},
+    ]
     book = {"runbook": 1, "hosts": {"box": "local"}, "secrets": secrets, "steps": STEPS}
     (tmp_path / "book.yaml").write_text(json.dumps(book).replace("{file}", str(tmp_path / "said.txt")))
     outcome = runbook("run", tmp_path / "book.yaml", "--json", state=tmp_path / "state", cwd=tmp_path)
