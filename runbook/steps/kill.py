@@ -122,7 +122,7 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         else:
             spared = ctx.reuse.runs if self.step is None and ctx.reuse is not None else ()  # their launch steps decide on them
             seeds = [p for p in self._seeds(ctx, host, table) if p.run not in spared]
-            chosen = widen(seeds, table, marker) if self.tree else seeds
+            chosen = self._chosen(seeds, table, marker)
         targets, protected = split(chosen, self.allow_users)
         refusal = self._refusal(seeds, protected)
         if refusal:
@@ -195,6 +195,14 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
             holders = gpu_holders(host, match.gpu, table)
             found = [p for p in found if p.pid in holders]
         return found
+
+    def _chosen(self, seeds: Sequence[Process], table: Sequence[Process], marker: str) -> list[Process]:
+        """What was found, and what belongs to it. What belongs to a protected process is its own: a wrapper's other children."""
+        if not self.tree:
+            return list(seeds)
+        free, spared = split(seeds, self.allow_users)
+        found = {process.id for process in (*widen(free, table, marker), *spared)}
+        return [process for process in table if process.id in found]
 
     def _refusal(self, seeds: Sequence[Process], protected: Sequence[Process]) -> str:
         """A target that the author named exactly and that must be left alone: nothing is signalled at all."""

@@ -57,6 +57,17 @@ def test_a_process_under_a_rule_is_spared_and_one_that_is_named_is_refused(under
         assert refused.value.code == "protected" and not is_gone(child.pid)
 
 
+def test_what_a_spared_process_started_is_spared_with_it(under):
+    """A wrapper whose command line has the text is not ours to end; nor are its children, of which nobody spoke."""
+    ctx = under({"cmdline": "needle-pr0t"})
+    wrapper = "import subprocess, sys, signal; subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()', sys.argv[2]]); "
+    with python(wrapper + READY, "needle-pr0t", "other-ch1ld") as child:
+        (other,) = [row.pid for row in ctx.host.processes() if row.ppid == child.pid]
+        spared = ctx.do(Kill(match=Match(cmdline="needle-pr0t"), ladder=["KILL 5s"]))
+        assert (spared.verdict, spared.fields["targets"]) == ("passed", []) and not is_gone(other)
+        assert ctx.do(Kill(pid=other)).fields["gone"] and is_gone(other)
+
+
 @pytest.mark.parametrize("how", ["port", "pid_file"])
 def test_a_service_is_protected_with_its_workers(under, how, tmp_path):
     with python(SERVES, str(tmp_path / "port")) as child:
