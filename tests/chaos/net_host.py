@@ -12,11 +12,13 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 from tests.support.sshd import SSHD, make_key
 
+ROOT = Path(__file__).parents[2]
 NEEDED = ("ip", "iptables", "unshare", "tc")
 START_S = 15.0
 _CONFIG = """\
@@ -101,12 +103,16 @@ class NetHost:
         return self
 
     def _boot(self) -> None:
-        # its own /tmp hides what lies below ours: the folder is bound back into it
+        # its own /tmp hides what lies below ours: the folder is bound back into it, and so are the interpreter and its libraries
         keep = f"/run/rb{self.tag}"
+        shown = [self.folder, *(path for path in (ROOT, Path(sys.prefix)) if path.is_relative_to("/tmp"))]
+        bound = "\n".join(f"mkdir -p {keep}/{number} && mount --bind {path} {keep}/{number}" for number, path in enumerate(shown))
+        back = "\n".join(f"mkdir -p {path} && mount --bind {keep}/{number} {path}" for number, path in enumerate(shown))
         inside = f"""
 hostname box-{self.tag}
-mkdir -p {keep} && mount --bind {self.folder} {keep} && mount -t tmpfs -o size=64m tmpfs /tmp
-mkdir -p {self.folder} && mount --bind {keep} {self.folder}
+{bound}
+mount -t tmpfs -o size=64m tmpfs /tmp
+{back}
 cd {self.folder}
 {self.setup}
 while :; do {SSHD} -D -f {self.folder}/sshd_config -E {self.folder}/sshd.log & echo $! > {self.folder}/sshd.pid; wait $!; sleep 0.2; done
@@ -158,7 +164,8 @@ while :; do {SSHD} -D -f {self.folder}/sshd_config -E {self.folder}/sshd.log & e
                 pass
         self._ip("netns", "del", self.netns, check=False)
         self._ip("link", "del", self.cable, check=False)
-        shutil.rmtree(f"/run/rb{self.tag}", ignore_errors=True)
+        for path in (*Path(f"/run/rb{self.tag}").glob("*"), Path(f"/run/rb{self.tag}")):
+            path.rmdir()  # empty: what was bound there was bound in the host's own mounts
 
     def write_client_config(self, **options: str) -> Path:
         """An ssh_config with the alias; `options` replace or add lines."""

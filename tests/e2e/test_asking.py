@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import select
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.cli import runbook
+from tests.support.terminal import Terminal
 
 pytestmark = pytest.mark.e2e
 
@@ -31,28 +28,16 @@ PROMPT = "[q]uit: "
 
 def at_terminal(folder: Path, *argv: str, typed: list[tuple[str, str]]) -> tuple[str, int]:
     """Run a command line on a terminal of its own; each time a prompt appears, type. What the terminal showed, and the exit code."""
-    pid, master = pty.fork()
-    if pid == 0:
-        os.chdir(folder)
-        os.environ["XDG_STATE_HOME"] = str(folder / "state")
-        os.execv(sys.executable, [sys.executable, "-m", "runbook.cli.main", *argv])
-    shown, begin, deadline = "", 0, time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if not select.select([master], [], [], 1)[0]:
-            continue
-        try:
-            data = os.read(master, 4096)
-        except OSError:  # the other end is closed
-            break
-        if not data:
-            break
-        shown += data.decode("utf-8", "replace")
-        if typed and typed[0][0] in shown[begin:]:
-            begin = len(shown)
-            os.write(master, typed.pop(0)[1].encode())
-    os.close(master)
-    assert not typed, f"never asked: {typed}\n{shown}"
-    return shown, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    there = Terminal(folder, *argv, env={"XDG_STATE_HOME": str(folder / "state")})
+    begin, deadline = 0, time.monotonic() + 60
+    while there.read(1) and time.monotonic() < deadline:
+        if typed and typed[0][0] in there.shown[begin:]:
+            begin = len(there.shown)
+            there.type(typed.pop(0)[1])
+    code = there.process.wait(10)
+    there.hang_up()
+    assert not typed, f"never asked: {typed}\n{there.shown}"
+    return there.shown, code
 
 
 @pytest.fixture

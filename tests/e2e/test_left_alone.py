@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import shlex
 import signal
 import subprocess
@@ -23,6 +22,7 @@ from tests.steps.serving import SMALL_SERVER
 from tests.support.processes import is_gone
 from tests.support.schemas import validator
 from tests.support.sshd import Sshd
+from tests.support.terminal import Terminal
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.e2e
@@ -79,9 +79,14 @@ class Box:
         """Its events so far."""
         return [json.loads(line) for line in self.journal().read_text().splitlines(keepends=True) if line.endswith("\n")]
 
+    def is_waiting(self) -> bool:
+        """Whether the run waits for its server by now."""
+        begun = any(self.state.glob("runbook/runs/*/events.jsonl"))
+        return begun and any(event["event"] == "wait_began" for event in self.events())
+
     def waiting(self) -> str:
         """The run's id, once it waits for its server."""
-        until(lambda: any(event["event"] == "wait_began" for event in self.events()), 30)
+        until(self.is_waiting, 60)
         return self.journal().parent.name
 
     def controller(self) -> int:
@@ -207,26 +212,11 @@ def test_a_run_of_another_machine_that_shares_the_folder_is_cancelled_from_here(
 
 def test_a_terminal_that_closes_is_cleaned_up_after(box):
     """A real one: closing its master side hangs it up, as an SSH connection or a window that goes."""
-    pid, master = pty.fork()
-    if pid == 0:
-        os.chdir(box.folder)
-        os.environ.update(box.env, XDG_STATE_HOME=str(box.state), TERM="xterm")
-        os.execv(sys.executable, [sys.executable, "-m", "runbook.cli.main", "run", str(box.book(300))])
-    os.set_blocking(master, False)
-    until(lambda: _drained(master) and any(event["event"] == "wait_began" for event in box.events()), 30)
-    os.close(master)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 129
+    there = Terminal(box.folder, "run", str(box.book(300)), env={**box.env, "XDG_STATE_HOME": str(box.state)})
+    until(lambda: there.read() and there.process.poll() is None and box.is_waiting(), 30)
+    there.hang_up()
+    assert there.process.wait(30) == 129
     end = box.events()[-1]
     assert (end["verdict"], end["exit_code"]) == ("interrupted", 129) and "its terminal was closed" in end["reason"]
     assert (box.journal().parent / "transcript.html").exists()
     until(box.is_cleaned_up, 10)
-
-
-def _drained(master: int) -> bool:
-    """Read what there is, so that the terminal does not fill up."""
-    try:
-        while os.read(master, 65536):
-            pass
-    except OSError:
-        pass
-    return True
