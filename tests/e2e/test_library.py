@@ -101,11 +101,8 @@ def free_port() -> int:
 @pytest.fixture(scope="module")
 def ended(request: pytest.FixtureRequest) -> Iterator[Callable[[Case], Outcome]]:
     """How each chosen case ended: some side by side, each on a lab of its own, since a run has all of a host's GPUs to itself."""
-    chosen = {
-        item.callspec.params.get("case")
-        for item in request.session.items
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
-    }
+    here = [item for item in request.session.items if isinstance(item, pytest.Function) and item.module is request.module]
+    chosen = {item.callspec.params["case"] for item in here if hasattr(item, "callspec") and "case" in item.callspec.params}
     with contextlib.ExitStack() as stack:
         labs: Queue[Lab] = Queue()
         for _ in range(LABS):
