@@ -96,7 +96,8 @@ def leases(state_dir: str) -> List[Dict[str, Any]]:
         folder = RunFolder(state_dir, run)
         record = read_json(path_of(folder))
         if record is not None:
-            found.append(_view(folder, record))
+            with contextlib.suppress(FileNotFoundError):  # its folder is removed at this moment: it is given back
+                found.append(_view(folder, record))
     return sorted(found, key=lambda lease: lease["since"])
 
 

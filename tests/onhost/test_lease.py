@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from keeper_kit import Site, until
@@ -13,8 +14,11 @@ from runbook.hosts.base import RemoteError
 from runbook.hosts.local import connect_local
 from runbook.onhost import lease, procs
 from runbook.onhost.runfolder import RunFolder
+from tests.support.processes import python
 
 ME = "me@laptop"
+
+ROOT = Path(__file__).parents[2]
 
 
 def take(host, run, gpus=None, hold_s=600.0):
@@ -169,3 +173,24 @@ def test_a_state_folder_of_somebody_else_is_refused_and_nothing_is_written_there
     with pytest.raises(Exception, match="belongs to uid 65534"):
         lease.lease_take(site.ctx, {"run": "r1", "holder": ME, "hold_s": 60.0}, b"")
     assert os.listdir(site.ctx.state_dir) == []
+
+
+def test_a_run_that_goes_while_its_lease_is_read_is_not_there(tmp_path):
+    """Another process takes and gives back, as fast as it can, while the leases are read."""
+    churn = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from runbook.onhost import lease
+from runbook.onhost.runfolder import RunFolder
+from tests.support.processes import python
+print("ready", flush=True)
+while True:
+    folder = RunFolder(sys.argv[2], "r1")
+    folder.create()
+    lease._write(folder, {"holder": "x", "hold_s": 60}, None)
+    folder.remove()
+"""
+    with python(churn, str(ROOT), str(tmp_path)):
+        seen = [bool(lease.leases(str(tmp_path))) for _ in range(2000)]
+        until(lambda: lease.leases(str(tmp_path)))
+    assert False in seen, "it was never seen without its lease"
