@@ -48,7 +48,9 @@ def clean_up(runtime: Runtime, runner: Runner, suspended_step: str | None = None
     runtime.keeping = False
     had_debts = bool(runtime.state.owed)
     kept, until = keep_all(runtime) if runtime.options.keep else ([], None)
+    staying = [debt for debt in runtime.state.owed.values() if debt.detail.get("at_end") == "keep"]
     left = [] if kept else settle_all(runtime)
+    kept += [_stays(runtime, debt) for debt in staying if runtime.state.settled.get(debt.id) == "kept"]
     failed = bool(endings or left)
     did_anything = had_debts or bool(runtime.playbook.always) or bool(blocks)
     verdict = worst([ending.verdict for ending in endings]) if endings else "failed" if left else "passed"
@@ -139,7 +141,7 @@ def _stop_launch(runtime: Runtime, host: Host, debt: Owed) -> list[str]:
         return []
     if debt.detail.get("at_end") == "keep":
         runtime.emit(Settled(id=debt.id, how="kept"))
-        return [f"{debt.host}: server of `{debt.step}` kept as asked: pid {state.pid}, log {state.log}"]
+        return []
     table = host.processes(run)
     seeds = launch_processes(table, state.pid, state.start, state.sid)
     targets, _ = split(widen(seeds, table, run), ())
@@ -152,6 +154,13 @@ def _stop_launch(runtime: Runtime, host: Host, debt: Owed) -> list[str]:
             return [f"{debt.host}: pid {row['pid']} of `{debt.step}` ({row.get('why', 'alive')})" for row in report.left]
     runtime.emit(Settled(id=debt.id, how="stopped" if targets else "gone"))
     return []
+
+
+def _stays(runtime: Runtime, debt: Owed) -> str:
+    """A server whose launch says `at_end: keep`: asked for, so it is told and no failure of the cleanup."""
+    launched = runtime.state.launches.get((debt.step, debt.host))
+    log = f", log {launched.state.log}" if launched else ""
+    return f"{debt.host}: {_what(runtime, debt)}, kept as asked{log}"
 
 
 def _restore_patch(runtime: Runtime, host: Host, debt: Owed) -> list[str]:

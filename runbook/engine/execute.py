@@ -218,7 +218,7 @@ class Execution:
             failed_step=ending.end.step if ending else None,
             cleanup=cleaned.status,
             left_behind=[*cleaned.kept, *cleaned.left_behind],
-            next=[*advice, *([] if word == "passed" else [f"runbook show {run}"]), *(_ways(self._runtime) if cleaned.kept else ())],
+            next=[*advice, *([] if word == "passed" else [f"runbook show {run}"]), *(_ways(self._runtime) if cleaned.kept_until else ())],
             kept_until=cleaned.kept_until,
             seconds=self._runtime.clock.monotonic() - self._began + self._before_s,
         )

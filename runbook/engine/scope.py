@@ -45,7 +45,7 @@ def _step(record: StepRecord | None, fields: Mapping[str, str], step: str) -> An
 
 def _target(ends: list[StepEnded], fields: Mapping[str, str]) -> dict[str, Any]:
     last = ends[-1]
-    items = [_one(end, fields) for end in ends if end.item is not None]
+    items = [_one(end, fields) for end in {end.item: end for end in ends if end.item is not None}.values()]  # of each its last attempt
     result = _one(last, fields)
     result["attempts"] = [_one(end, fields) for end in ends if end.item == last.item]
     if items:

@@ -188,23 +188,24 @@ def _view(record: Dict[str, Any], keeper_alive: bool) -> Dict[str, Any]:
 
 
 def keeper_retire(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
-    """End the keeper and remove the run's folder, unless something is still owed: then `left` says what stays, and why."""
+    """End the keeper and remove the run's folder, unless something stays: `left`, though it should not; `kept`, as its launch asked."""
     folder = RunFolder(ctx.state_dir, args["run"])
     if not folder.exists():
-        return {"left": []}, b""
+        return {"left": [], "kept": []}, b""
     with locked(folder.lock, START_S):
         alive = keeper_link.living(folder)
-        left = _left(folder, alive["pid"] if alive else None) + held.end_all(held.Held(folder.state_dir, folder.run))
+        kept, left = _staying(folder, alive["pid"] if alive else None)
+        left += held.end_all(held.Held(folder.state_dir, folder.run))
         if alive is not None:
             _asked(folder, alive, {"op": "retire"})
             if not _gone_within(alive, END_S):
                 left.append("pid %d: the run's keeper did not end" % alive["pid"])
         lease.give_back(folder)
-        if not left:
+        if not left and not kept:
             folder.remove()
-    if not left:
+    if not left and not kept:
         remove_if_empty(folder.state_dir)
-    return {"left": left}, b""
+    return {"left": left, "kept": kept}, b""
 
 
 def _gone_within(process: Dict[str, Any], limit_s: float) -> bool:
@@ -216,17 +217,21 @@ def _gone_within(process: Dict[str, Any], limit_s: float) -> bool:
     return True
 
 
-def _left(folder: RunFolder, keeper_pid: Optional[int]) -> List[str]:
-    """What stays when the keeper goes: processes of launches, files that still carry a patch."""
+def _staying(folder: RunFolder, keeper_pid: Optional[int]) -> Tuple[List[str], List[str]]:
+    """What is there when the keeper goes: (processes that were to be kept; other processes of launches, files that carry a patch)."""
     table, records = procs.process_table(), folder.launch_records()
-    left = []
+    kept: List[str] = []
+    left: List[str] = []
     for record in records:
-        why = "kept as asked" if record["at_end"] == "keep" else "still runs"
         for pid in sorted(tree.members(record, table, keeper_pid, records)):
-            left.append("pid %d (%s): launch `%s`, %s" % (pid, procs.title(pid), record["id"], why))
+            told = "pid %d (%s): launch `%s`" % (pid, procs.title(pid), record["id"])
+            if record["at_end"] == "keep":
+                kept.append(told)
+            else:
+                left.append(told + ", still runs")
     for undo in patches.open_records(folder.state_dir, folder.run):
         left.append("%s: patch `%s` is not undone; the original lies in %s" % (undo["path"], undo["id"], undo["folder"]))
-    return left
+    return kept, left
 
 
 OPS = {

@@ -166,3 +166,12 @@ def test_run_verdict_is_known_in_always(tmp_path):
         HEAD + "steps:\n- {id: a, say: failed}\nalways:\n- {id: z, say: passed, when: run.verdict == 'failed' and run.failed_step == 'a'}\n"
     )
     assert ids(play(text, tmp_path)[2]) == ["a", "z"]
+
+
+def test_an_item_that_was_tried_again_is_one_item(tmp_path):
+    text = (
+        HEAD + "steps:\n- {id: a, loop: [x, y], say: {fails_first: 1, value: '${{ item }}'}, retry: {for: 10s, every: 10ms}}\n"
+        "- assert: \"[i.value for i in steps.a.items] == ['x', 'y']\"\n"
+    )
+    ended, _, said = play(text, tmp_path)
+    assert ids(said) == ["a", "a", "a"] and ended.verdict == "passed", ended.reason

@@ -181,7 +181,7 @@ def test_a_run_can_be_retired_while_its_keeper_dies_and_a_renewal_replaces_it(si
         renewal = threading.Thread(target=renew)
         os.kill(site.keeper()["pid"], signal.SIGKILL)
         renewal.start()
-        assert site.op("keeper_retire") == {"left": []}
+        assert site.op("keeper_retire") == {"left": [], "kept": []}
         renewal.join()
         assert not site.folder.exists(), told
         assert not list(Path(site.ctx.state_dir).glob("runs/.*"))
@@ -215,18 +215,19 @@ def test_retire_ends_the_keeper_and_leaves_nothing(site):
     site.python("server", "print(1)")
     site.ended("server")
     keeper = site.keeper()
-    assert site.op("keeper_retire") == {"left": []}
+    assert site.op("keeper_retire") == {"left": [], "kept": []}
     assert is_gone(keeper["pid"], keeper["start"])
     assert not os.path.exists(site.ctx.state_dir)
-    assert site.op("keeper_retire") == {"left": []}
+    assert site.op("keeper_retire") == {"left": [], "kept": []}
     refused("not_found", site.op, "keeper_state")
 
 
 @pytest.mark.slow
 def test_retire_names_what_still_runs_and_keeps_its_record(site):
     state = site.python("server", SLEEP, at_end="keep")
-    [left] = site.op("keeper_retire")["left"]
-    assert f"pid {state['pid']} " in left and "kept as asked" in left
+    answer = site.op("keeper_retire")
+    [kept] = answer["kept"]
+    assert f"pid {state['pid']} " in kept and answer["left"] == []
     assert os.path.exists(state["log"])
     assert not is_gone(state["pid"], state["start"])
     os.kill(state["pid"], signal.SIGKILL)
