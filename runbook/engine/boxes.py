@@ -14,8 +14,8 @@ class Box(NamedTuple):
     label: str
 
     def remaining_s(self, clock: Clock) -> float:
-        """Seconds left; negative when it is over."""
-        return self.deadline - clock.monotonic()
+        """Seconds left; 0 when it is over."""
+        return max(0.0, self.deadline - clock.monotonic())
 
 
 NO_BOX = Box(float("inf"), "none")
