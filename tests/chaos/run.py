@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tests.chaos.frame import Outcome, Scenario
 
-MODULES = ("links", "hosts", "controllers")
+MODULES = ("links", "hosts", "controllers", "lab_kills")
 """Each has SCENARIOS."""
 
 
