@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from runbook.diagnose.child_progress import is_compiler
 from runbook.diagnose.execution import SPINS, WORKS, Run, execution, peer_execution
-from runbook.diagnose.family import accused, everyone, is_helper, name
+from runbook.diagnose.family import accused, everyone, is_helper, name, ranks_elsewhere
 from runbook.diagnose.motion import readings, rows
 from runbook.diagnose.places import NOWHERE, Place, places, wchan_kind
 from runbook.diagnose.progress import unasked
@@ -31,7 +31,8 @@ class Unseen(NamedTuple):
     """Where somebody could work unseen.
 
     `kind`: stranger (a partner elsewhere), nowhere (an unknown wait), unread (a source of progress), idle (it may be a server that nobody
-    asks), device (a GPU that may compute), sleeper or poller (a thread or process that comes back now and then).
+    asks), device (a GPU that may compute), elsewhere (ranks that are not seen here),
+    sleeper or poller (a thread or process that comes back now and then).
     """
 
     kind: str
@@ -40,7 +41,7 @@ class Unseen(NamedTuple):
 
 def actors(view: View) -> tuple[str, ...]:
     """Those that are seen to work, in words."""
-    return tuple(dict.fromkeys([*_workers(view), *_sleepers(view), *_newborn(view), *_peers_at_work(view)]))
+    return tuple(dict.fromkeys([*_workers(view), *_throttled(view), *_sleepers(view), *_newborn(view), *_peers_at_work(view)]))
 
 
 def waits_spinning(run: Run, place: Place) -> bool:
@@ -69,6 +70,13 @@ def _workers(view: View) -> Iterator[str]:
     for run in busy:  # of two that spin one may feed the other
         if (run not in spinning or together) and not polls_a_lock_file(run, table.get(run.key, NOWHERE)):
             yield f"{name(view, run.process)} uses {run.demand:.1f} cores"
+
+
+def _throttled(view: View) -> Iterator[str]:
+    """Stopped and let go on in turn, as cpulimit does: it works in between."""
+    for run in view.once(execution).runs:
+        if "T" in run.states and not run.frozen:
+            yield f"{name(view, run.process)} is stopped and let go on in turn"
 
 
 def _sleepers(view: View) -> Iterator[str]:
@@ -107,8 +115,18 @@ def awaited(view: View) -> frozenset[int]:
 
 def unseen(view: View) -> tuple[Unseen, ...]:
     """What would have to be looked at before a hang is certain."""
-    found = dict.fromkeys([*_strangers(view), *_nowhere(view), *_unread(view), *_idle(view), *_pollers(view)])
+    found = dict.fromkeys([*_elsewhere(view), *_strangers(view), *_nowhere(view), *_unread(view), *_idle(view), *_pollers(view)])
     return tuple(found)
+
+
+def _elsewhere(view: View) -> Iterator[Unseen]:
+    """Ranks in another shell or on another host, for which those in a collective, or at their GPU, may only wait."""
+    absent, table = view.once(ranks_elsewhere), view.once(places)
+    kinds = [table.get(run.key, NOWHERE).kind for run in view.once(accused)]
+    if absent and ("collective" in kinds or "driver" in kinds):
+        yield Unseen("elsewhere", f"{', '.join(absent[:8])}{', …' if len(absent) > 8 else ''} not seen here, may still come")
+    elif kinds == ["collective"]:
+        yield Unseen("elsewhere", "it stands in a collective alone, so the other ranks of its group are not seen here, and may still come")
 
 
 def _strangers(view: View) -> Iterator[Unseen]:

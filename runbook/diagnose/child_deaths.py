@@ -6,7 +6,7 @@ import re
 
 from runbook.diagnose.actors import unseen
 from runbook.diagnose.execution import APART_S, WORKS, Run, execution
-from runbook.diagnose.family import HELPERS, name
+from runbook.diagnose.family import HELPERS, everyone, is_topmost, name
 from runbook.diagnose.knots import knot
 from runbook.diagnose.motion import rows
 from runbook.diagnose.places import NOWHERE, places
@@ -62,7 +62,8 @@ def _is_worker(view: View, process: ProcessSample, parent: Run) -> bool:
 def _has_a_place(view: View, process: ProcessSample) -> bool:
     """Whether its title alone says that the server cannot go on without it."""
     pattern = view.profile.processes.workers
-    return process.rank is not None or bool(pattern and re.search(pattern, process.title))
+    ranked = process.rank is not None and is_topmost(process, {one.pid: one for one in view.once(everyone).values()})
+    return ranked or bool(pattern and re.search(pattern, process.title))
 
 
 def zombies(view: View) -> list[tuple[ProcessSample, float]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from runbook.diagnose.actors import in_flight, sockets
 from runbook.diagnose.circles import circle, tied
 from runbook.diagnose.execution import Run
-from runbook.diagnose.family import accused, name
+from runbook.diagnose.family import accused, name, rank_of, ranks_elsewhere
 from runbook.diagnose.places import NOWHERE, places
 from runbook.diagnose.ranks import looked_after_only, outsiders_stand, stack_groups
 from runbook.diagnose.stall import stall
@@ -25,13 +25,14 @@ def deadlock(view: View) -> Diagnosis | None:
     locks with nobody left to free them, or in a collective which all that are outside of it can never reach.
 
     its live twins: a main thread that waits while another reads or computes; an idle server; a sleep that ends by itself; a main thread
-    that joins a thread which sleeps, receives or waits for a child; an event, signal or semaphore that comes from outside.
+    that joins a thread which sleeps, receives or waits for a child; an event, signal or semaphore that comes from outside; a rank in a
+    collective while another of its group is not seen here.
     """
     if knotted(view):
         return _knot_verdict(view)
     stuck = frozen_at(view, ("lock", "collective", "driver", "waits"))
     in_collective = any(place.kind == "collective" for _, place in stuck) and outsiders_stand(view) and not _may_be_fed(view)
-    if not (view.once(circle) or view.once(tokens_stand) or in_collective):
+    if not (view.once(circle) or (view.once(tokens_stand) and not view.once(ranks_elsewhere)) or in_collective):
         stuck = [(run, place) for run, place in stuck if place.kind == "driver"]
     if all_in_collective(view) and not _may_be_fed(view):
         stuck += stuck_at(view, view.once(standstill).spinning)
@@ -89,4 +90,4 @@ def _knot_verdict(view: View) -> Diagnosis:
 
 
 def _is_rank(view: View, run: Run, rank: int | None) -> bool:
-    return rank is not None and run.process.rank == rank
+    return rank is not None and rank_of(view, run.key) == rank

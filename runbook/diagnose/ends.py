@@ -169,6 +169,8 @@ def _next_looks(view: View, blind: Sequence[str]) -> tuple[str, ...]:
         answer = view.checks[-1].answer
         return (f"{answer.url} does not exist there ({answer.status}), so it answers: name its health address by `--url`, or `path:`",)
     found = words.next_looks(blind) if blind else ()
+    if any(one.kind == "elsewhere" for one in view.once(standstill).unseen):
+        found = (*found, words.RANKS)
     if not view.once(main_stacks):
         found = (*found, words.STACKS)
     if view.once(standstill).proofs or not found:

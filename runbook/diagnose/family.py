@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -37,19 +37,43 @@ def everyone(view: View) -> dict[Key, ProcessSample]:
 
 
 def rank_mains(processes: Sequence[ProcessSample]) -> dict[int, ProcessSample]:
-    """The process of each rank. Children inherit a rank's environment, so the topmost one with the number counts."""
+    """The process of each rank that lives."""
     by_pid = {process.pid: process for process in processes}
     found: dict[int, ProcessSample] = {}
     for process in sorted(processes, key=lambda one: (one.start, one.pid)):
-        parent = by_pid.get(process.ppid)
-        if process.rank is not None and process.state not in "ZX" and (parent is None or parent.rank != process.rank):
+        if process.rank is not None and process.state not in "ZX" and is_topmost(process, by_pid):
             found.setdefault(process.rank, process)
     return found
+
+
+def is_topmost(process: ProcessSample, by_pid: Mapping[int, ProcessSample]) -> bool:
+    """Whether none above it bears its rank's number: workers, profilers and pagers inherit the environment of their rank."""
+    passed = {process.pid}
+    above = by_pid.get(process.ppid)
+    while above is not None and above.pid not in passed:
+        if above.rank == process.rank:
+            return False
+        passed.add(above.pid)
+        above = by_pid.get(above.ppid)
+    return True
 
 
 def ranks(view: View) -> dict[int, ProcessSample]:
     """The ranks that live now."""
     return rank_mains(tuple(view.once(everyone).values()))
+
+
+def ranks_elsewhere(view: View) -> tuple[str, ...]:
+    """Ranks of the group that no sample shows, in words: in another shell or on another host they may be on their way.
+
+    The group's size is what the environment of its ranks says, and at least one more than the highest number.
+    """
+    here = view.once(ranks)
+    if not here:
+        return ()
+    size = max([max(here) + 1, view.question.ranks or 0, *(one.world or 0 for one in here.values())])
+    known = {process.rank for sample in view.samples for process in rows(sample).values()}
+    return tuple(f"rank {number} of {size}" for number in range(size) if number not in known)
 
 
 def rank_of(view: View, key: Key) -> int | None:

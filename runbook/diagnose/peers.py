@@ -24,8 +24,8 @@ def blocked_peer(view: View) -> Diagnosis | None:
     """hung/blocked_peer: when a frozen thread reads from a partner that is dead or stopped, at two looks ≥ 10 s apart; or from one that, by
     its threads' system calls, can never send again; or, once the stall budget is spent, when an attempt to connect has no answer.
 
-    its live twins: a slow download, of which only TCP counters tell; a partner that computes, sleeps or waits for somebody else; one on
-    another host that nobody can see.
+    its live twins: a slow download, of which only TCP counters tell; a partner that computes, sleeps, is stopped and let go on in turn, or
+    waits for somebody else; one on another host that nobody can see.
     """
     if view.once(actors) or excused(view):
         return None

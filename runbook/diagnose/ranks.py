@@ -15,7 +15,7 @@ import msgspec
 from runbook.diagnose.actors import actors, pipes, sockets
 from runbook.diagnose.child_deaths import COMM, says_it_waits, zombies
 from runbook.diagnose.execution import APART_S, Run, execution
-from runbook.diagnose.family import everyone, is_helper, name, rank_mains, ranks
+from runbook.diagnose.family import everyone, is_helper, name, rank_mains, ranks, ranks_elsewhere
 from runbook.diagnose.knots import at_calls, woken_by_signals
 from runbook.diagnose.motion import Key, readings, rows
 from runbook.diagnose.places import NOWHERE, Place, normalised, places, python_threads
@@ -194,9 +194,9 @@ def rank_desync(view: View) -> Diagnosis | None:
     budget is spent.
 
     its live twins: a rank that computes, reads, sleeps or waits for a request while the others wait for it; ranks whose numbers rise from
-    look to look.
+    look to look; ranks of a group of which another is not seen here.
     """
-    if not at_rest(view) or view.once(stall).wall_s < APART_S:
+    if not at_rest(view) or view.once(stall).wall_s < APART_S or view.once(ranks_elsewhere):
         return None
     stood = counter_groups(view)
     if stood is not None and stood.differ and _all_stand(view):

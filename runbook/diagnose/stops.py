@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 from runbook.diagnose.answers import NEVER_PROOF
+from runbook.diagnose.family import rank_of
+from runbook.diagnose.motion import Key, rows
 from runbook.diagnose.progress import hidden
 from runbook.diagnose.view import View
 from runbook.diagnose.words import quote
@@ -13,14 +15,14 @@ from runbook.model.units import format_duration
 from runbook.model.verdict import Culprit, Diagnosis, Evidence
 
 APART_S = 10.0
-Key = tuple[int, int]
 
 
 def stopped(view: View) -> Diagnosis | None:
-    """hung/stopped: when the main process or a rank is in state T in two samples ≥ 10 s apart and in all between, nothing else moving.
+    """hung/stopped: when the main process or a rank is in state T in two samples ≥ 10 s apart and in all between, its threads' run time and
+    switches and its bytes unchanged, nothing else moving.
 
-    its live twins: a process that is stopped for a moment, and one whose other ranks still make progress. Where the others'
-    counters could not be read there is no verdict.
+    its live twins: a process that is stopped for a moment, one that is stopped and let go on in turn, as to throttle it, a helper of a
+    rank, and a rank whose peers still make progress. Where counters could not be read there is no verdict.
     """
     if view.question.about == "gpu_free" or view.last is None or not isinstance(view.last.processes, Seen):
         return None
@@ -28,7 +30,7 @@ def stopped(view: View) -> Diagnosis | None:
         if process.state != "T" or not _matters(process, view):
             continue
         span = _quiet_span(view, (process.pid, process.start))
-        seconds = span[-1].t - span[0].t if span else 0.0
+        seconds = _watched_s(span, (process.pid, process.start))
         if seconds < APART_S or _somebody_answers(view, span):
             continue
         return _verdict(view, process, span, seconds)
@@ -37,7 +39,8 @@ def stopped(view: View) -> Diagnosis | None:
 
 def _matters(process: ProcessSample, view: View) -> bool:
     main = view.main
-    if process.rank is not None or (main is not None and (process.pid, process.start) == (main.pid, main.start)):
+    key = (process.pid, process.start)
+    if rank_of(view, key) is not None or (main is not None and key == (main.pid, main.start)):
         return True
     pattern = view.profile.processes.main
     return bool(pattern and re.search(pattern, process.title))
@@ -49,6 +52,12 @@ def _state(sample: Sample, key: Key) -> str | None:
     return next((process.state for process in sample.processes.value if (process.pid, process.start) == key), None)
 
 
+def _watched_s(span: list[Sample], key: Key) -> float:
+    """How long its threads were looked at."""
+    looks = [sample.t for sample in span if key in rows(sample) and rows(sample)[key].threads]
+    return looks[-1] - looks[0] if looks else 0.0
+
+
 def _quiet_span(view: View, key: Key) -> list[Sample]:
     """The newest samples in a row that all saw the process stopped, and in which nothing else moved or could have moved unseen."""
     span: list[Sample] = []
@@ -56,6 +65,8 @@ def _quiet_span(view: View, key: Key) -> list[Sample]:
         if _state(sample, key) != "T":
             break
         longer = [sample, *span]
+        if key not in _still(longer):
+            break
         if not _all_still(longer) and (hidden([sample], view.samples, _still(longer)) or view.moved_since(sample.t)):
             break
         span = longer
@@ -79,16 +90,24 @@ def _all_still(span: list[Sample]) -> bool:
 
 
 def _still(span: list[Sample]) -> frozenset[Key]:
-    """Processes that were stopped or dead in every sample of the span."""
-    states: dict[Key, set[str]] = {}
+    """Processes that were stopped or dead in every sample of the span, and executed nothing between them."""
+    looks: dict[Key, list[ProcessSample]] = {}
     for sample in span:
-        for process in sample.processes.value if isinstance(sample.processes, Seen) else ():
-            states.setdefault((process.pid, process.start), set()).add(process.state)
-    return frozenset(key for key, seen in states.items() if seen <= {"T", "Z", "X"})
+        for key, process in rows(sample).items():
+            looks.setdefault(key, []).append(process)
+    return frozenset(key for key, found in looks.items() if all(one.state in "TZX" for one in found) and not _executed(found))
+
+
+def _executed(looks: list[ProcessSample]) -> bool:
+    """Whether its threads ran or its bytes moved from look to look, as of one that is let go on in between."""
+    stopped = [process for process in looks if process.state == "T"]
+    turns = {tuple((thread.tid, thread.run_ns, thread.switches) for thread in one.threads) for one in stopped if one.threads}
+    return len(turns) > 1 or len({one.io.value for one in stopped if isinstance(one.io, Seen)}) > 1
 
 
 def _verdict(view: View, process: ProcessSample, span: list[Sample], seconds: float) -> Diagnosis:
-    who = f"rank {process.rank}" if process.rank is not None else "the main process"
+    rank = rank_of(view, (process.pid, process.start))
+    who = f"rank {rank}" if rank is not None else "the main process"
     return Diagnosis(
         verdict="hung",
         kind="stopped",
@@ -99,7 +118,7 @@ def _verdict(view: View, process: ProcessSample, span: list[Sample], seconds: fl
         phase=view.course.current,
         quiet_s=view.quiet_s,
         culprit=Culprit(
-            host=view.last.host if view.last else "", pid=process.pid, rank=process.rank, title=process.title, note="stopped by a signal"
+            host=view.last.host if view.last else "", pid=process.pid, rank=rank, title=process.title, note="stopped by a signal"
         ),
         evidence=(
             Evidence(signal="state", value="T", window_s=round(seconds, 3), points_to="hung"),

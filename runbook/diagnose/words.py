@@ -94,6 +94,8 @@ NEXT = {
 RESTART = "it cannot go on by itself: read the stacks in the evidence, then end it and start it again"
 STACKS = "take the stacks of all ranks twice, 10 s apart: `py-spy dump --nonblocking --pid PID`"
 
+RANKS = "diagnose the ranks that are not seen as well: by `--match REGEX` on this host, or on the other host"
+
 
 def next_looks(blind: Sequence[str]) -> tuple[str, ...]:
     """What to look at next, for each source that was blind; the stacks when nothing was."""

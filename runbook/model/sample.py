@@ -216,6 +216,8 @@ class ProcessSample(msgspec.Struct, frozen=True, kw_only=True):
     rss: int
     threads: tuple[ThreadSample, ...] = ()
     rank: int | None = None
+    world: int | None = None
+    """WORLD_SIZE of its environment: how many ranks its group has; null where that does not say."""
     io: Union[Seen[IoSample], Absent, Blind] = Blind("not sampled")
     mapped_weights: Union[Seen[int], Absent, Blind] = Blind("not sampled")
     """Resident bytes of mapped weight files (.safetensors, .gguf, .bin, .pt)."""

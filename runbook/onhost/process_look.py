@@ -41,7 +41,8 @@ class ProcessEye:
         self.asked = time.monotonic()
         self._comm: Optional[str] = None
         self._raw: Optional[bytes] = None
-        self._variable: Optional[str] = None
+        self._rank: Optional[str] = None
+        self._world: Optional[str] = None
         self._threads = Threads(stat.pid)
         self._weights = Weights(stat.pid)
 
@@ -59,7 +60,8 @@ class ProcessEye:
             "title": title,
             "rss": stat.rss,
             "threads": self._threads.look(room, stat.threads) if room is not None else [],
-            "rank": rank_of(title, self._variable),
+            "rank": rank_of(title, self._rank),
+            "world": _number(self._world),
             "io": io_of(stat, rights),
             "faults": stat.faults,
             "age_s": round(procs.age_s(stat, uptime), 1),
@@ -99,9 +101,7 @@ class ProcessEye:
     def _name(self, stat: procs.Stat) -> None:
         """Arguments and rank; another thread of the process may hold the lock that reading them needs."""
         try:
-            self._raw, self._variable = careful.read(
-                ("name", stat.pid), lambda: (procs.cmdline(stat.pid), procs.environ_value(stat.pid, "RANK"))
-            )
+            self._raw, self._rank, self._world = careful.read(("name", stat.pid), lambda: _named(stat.pid))
         except careful.Stuck:
             pass  # what was read before still names it; else its comm does
         self._comm = stat.comm
@@ -128,7 +128,15 @@ def rank_of(title: str, variable: Optional[str]) -> Optional[int]:
     found = _RANK.search(title)
     if found is not None:
         return None if _OTHER_AXIS.search(title) else int(found.group(1))
-    return int(variable) if variable is not None and variable.isdigit() else None
+    return _number(variable)
+
+
+def _number(text: Optional[str]) -> Optional[int]:
+    return int(text) if text is not None and text.isdigit() else None
+
+
+def _named(pid: int) -> Tuple[Optional[bytes], Optional[str], Optional[str]]:
+    return procs.cmdline(pid), procs.environ_value(pid, "RANK"), procs.environ_value(pid, "WORLD_SIZE")
 
 
 def exit_code(stat: procs.Stat) -> Optional[int]:

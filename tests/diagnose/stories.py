@@ -21,6 +21,7 @@ from runbook.model.sample import (
     Question,
     Sample,
     Seen,
+    ThreadSample,
 )
 from runbook.model.verdict import Diagnosis
 from runbook.playbook import profiles
@@ -79,7 +80,9 @@ class Story:
 def process(
     pid: int = 100, *, ppid: int = 1, state: str = "S", title: str = "python -m sglang.launch_server", rank: int | None = None, **more: Any
 ) -> ProcessSample:
-    """One process of the tree. `read`: bytes read so far."""
+    """One process of the tree. `read`: bytes read so far. Of a stopped one the threads were read too."""
+    if state == "T":
+        more.setdefault("threads", (ThreadSample(tid=pid, state=state, run_ns=10**9, wait_ns=0, switches=50),))
     if "read" in more:
         read = more.pop("read")
         more["io"] = Seen(IoSample(rchar=read, read_bytes=read, wchar=more.pop("wrote", 0)))

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from runbook.diagnose.judge import RULES
-from runbook.model.sample import Absent, Blind, ExitSample, Expectation, PressureSample, Seen, ThreadSample
+from runbook.model.sample import Absent, Blind, ExitSample, Expectation, PressureSample, ProcessSample, Seen, ThreadSample
 from runbook.model.verdict import CRASHED_KINDS, EXIT_CODES, HUNG_KINDS, SLOW_KINDS
 from tests.diagnose.stories import GENERIC, READY, SGLANG, WEIGHTS, Story, answer, listener, no_answer, process, shard
 
@@ -333,6 +333,37 @@ def test_a_stopped_rank_beside_one_that_cannot_be_seen_is_not_hung() -> None:
         others = process(102, ppid=100, rank=1, io=Blind("permission denied"))
         story.at(second, processes=[process(read=9), process(101, ppid=100, rank=3, state="T", read=0), others])
     assert story.judge() is None
+
+
+@pytest.mark.parametrize("between", [(), (process(101, ppid=100),)])
+def test_a_stopped_helper_of_a_rank_that_inherits_its_number_is_nobodys_hang(between: tuple[ProcessSample, ...]) -> None:
+    """A pager, a profiler, a worker: below the rank, or below a shell in between."""
+    story = Story()
+    for second in range(0, 16, 3):
+        helper = process(102, ppid=101 if between else 100, state="T", title="sleep", rank=0, read=0)
+        story.at(second, processes=[process(rank=0, read=9), *between, helper])
+    assert story.judge() is None
+
+
+@pytest.mark.parametrize("moves", ["run_ns", "switches", "read"])
+def test_a_process_that_is_stopped_and_let_go_on_in_turn_is_not_hung(moves: str) -> None:
+    """Throttled, as by cpulimit: stopped at every look, and it works in between."""
+    story = Story()
+    for second in range(0, 16, 3):
+        times = {"run_ns": 10**9, "switches": 50, "wait_ns": 0}
+        if moves in times:
+            times[moves] += second
+        main = ThreadSample(tid=100, state="T", **times)
+        story.at(second, processes=[process(state="T", threads=(main,), read=second if moves == "read" else 0)])
+    assert story.judge() is None
+
+
+def test_a_stopped_process_whose_threads_cannot_be_seen_is_undecided() -> None:
+    story = Story()
+    for second in range(0, 16, 3):
+        story.at(second, processes=[process(state="T", threads=(), read=0)])
+    verdict = story.judge(final=True)
+    assert verdict.verdict == "undecided" and "what pid 100 executes was not seen twice" in verdict.reason
 
 
 def test_a_stopped_helper_process_is_nobodys_hang() -> None:

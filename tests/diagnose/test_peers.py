@@ -81,6 +81,14 @@ def test_a_partner_that_was_stopped_for_a_moment_is_not() -> None:
     assert state(scene(tell, seconds=22)) is None
 
 
+def test_a_writer_that_is_stopped_and_let_go_on_in_turn_is_not() -> None:
+    def tell(second: float):
+        writer = proc(101, ppid=100, state="T", run_s=second / 20, switches=int(second))
+        return {"processes": [proc(wchan=PIPE_READ, pipes=Seen((pipe(5, "read", peers=(101,)),))), writer]}
+
+    assert state(scene(tell, seconds=150), final=True).verdict == "undecided"
+
+
 def test_a_partner_that_cannot_be_seen_leaves_it_undecided() -> None:
     assert state(scene(stands(proc(wchan=RECV), sockets=Seen((connection(),))), seconds=150), final=True).verdict == "undecided"
 

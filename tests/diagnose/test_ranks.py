@@ -107,6 +107,53 @@ def test_a_rank_that_may_still_come_to_the_collective_excuses_the_others(waits: 
     assert state(scene(tell, seconds=150), final=True).verdict == "undecided"
 
 
+def named(process, **more):
+    return msgspec.structs.replace(process, title="python", **more)
+
+
+@pytest.mark.parametrize(("here", "world"), [((0,), 2), ((1,), None), ((0,), None), ((0, 1), 4), ((0, 1, 3), None)])
+@pytest.mark.parametrize("works", ["waits", "spins"])
+def test_ranks_in_a_collective_may_wait_for_one_that_is_not_seen(here: tuple[int, ...], world: int | None, works: str) -> None:
+    """In another shell or on another host it may be on its way."""
+
+    def tell(second: float):
+        told = group(second, dict.fromkeys(here, REDUCE))
+        told.pop("calls", None)
+        more = {"run_s": second, "wchan": ""} if works == "spins" else {}
+        mine = [named(rank(number, **more), world=world, ppid=1) for number in here]
+        return {**told, "processes": mine}
+
+    verdict = state(scene(tell, seconds=150), final=True)
+    assert verdict.verdict == "undecided" and "may still come" in verdict.reason
+    assert any("--match" in text and "other host" in text for text in verdict.next)
+
+
+def test_a_rank_that_is_not_seen_is_named() -> None:
+    def tell(second: float):
+        told = group(second, {0: REDUCE, 1: BROADCAST})
+        return {**told, "processes": [parent(), *(named(rank(number), world=3) for number in (0, 1))]}
+
+    verdict = state(scene(tell, seconds=150), final=True)
+    assert verdict.verdict == "undecided" and "rank 2 of 3 not seen here" in verdict.reason
+    assert state(scene(tell, seconds=60), ranks=3).kind == "rank_missing"
+
+
+def test_ranks_that_are_all_seen_are_still_convicted() -> None:
+    def tell(second: float):
+        told = group(second, {0: REDUCE, 1: BROADCAST})
+        return {**told, "processes": [parent(), *(named(rank(number), world=2) for number in (0, 1))]}
+
+    assert state(scene(tell, seconds=60)).kind == "rank_desync"
+
+
+def test_numbers_that_stand_apart_may_wait_for_a_rank_that_is_not_seen() -> None:
+    def tell(second: float):
+        told = numbers(second, {0: 51, 1: 50})
+        return {**told, "processes": [parent(), *(named(rank(number), world=3) for number in (0, 1))]}
+
+    assert state(scene(tell, seconds=24)) is None
+
+
 def numbers(second: float, sequence: dict[int, int], step: int = 0):
     asked = {12: 1, 22: 2}.get(int(second))
     found = tuple(

@@ -126,6 +126,13 @@ def test_a_rank_is_read_from_the_title_then_from_the_environment(title, variable
 
 
 @pytest.mark.slow
+def test_the_size_of_its_group_is_read_from_the_environment_of_a_rank(site):
+    state = site.python("server", "import time; time.sleep(60)", env={"RANK": "1", "WORLD_SIZE": "2"})
+    main = until(lambda: next((item for item in sample(site, state).processes.value if item.rank is not None), None))
+    assert (main.rank, main.world) == (1, 2)
+
+
+@pytest.mark.slow
 def test_exit_is_absent_while_it_lives_and_seen_with_its_cause_after(site):
     state = site.python("server", "input() if False else __import__('time').sleep(60)")
     assert isinstance(sample(site, state).exit, Absent)
