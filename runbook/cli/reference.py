@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, get_args
 
 import click
@@ -31,6 +32,8 @@ def commands_page() -> str:
 
 
 def _command(command: click.Command, above: click.Context, words: str, level: int) -> list[str]:
+    command = copy.copy(command)
+    vars(command).pop("_help_option", None)  # click keeps the first one that was asked for, with the names of that caller
     context = click.Context(command, info_name=words.rpartition(" ")[2], parent=above, max_content_width=WIDTH, terminal_width=WIDTH)
     parts = [f"{'#' * level} {words}", f"```text\n{command.get_help(context).strip()}\n```"]
     if isinstance(command, click.Group):

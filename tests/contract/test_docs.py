@@ -108,7 +108,7 @@ def _words(text: str) -> list[str]:
 
 def command(words: list[str]) -> tuple[click.Command, list[str]]:
     """The command that these words call, and the words after its name."""
-    context = click.Context(app)
+    context = click.Context(app, **app.context_settings)
     found: click.Command | None = app.get_command(context, words[0])
     rest = words[1:]
     if isinstance(found, click.Group) and rest and not rest[0].startswith("-"):

@@ -12,6 +12,8 @@ from runbook.steps.kill import Kill, Match
 from tests.support.context import LocalContext
 from tests.support.processes import is_gone, python
 
+NEEDLE = f"needle-{os.getpid()}"
+"""In nobody else's command line: neither another worker's, nor, since it is in no test's name, in that of whoever runs the tests."""
 READY = "import signal; print('ready', flush=True); signal.pause()"
 SERVES = (
     "import os, signal, socket, sys\n"
@@ -41,14 +43,15 @@ def under(tmp_path):
     "rule, told",
     [
         ({"user": getpass.getuser(), "why": "hers"}, f"protect: user {getpass.getuser()} (hers)"),
-        ({"cmdline": "needle-pr0t"}, "protect: cmdline needle-pr0t"),
+        ({"cmdline": NEEDLE}, f"protect: cmdline {NEEDLE}"),
         ({"title": "^python"}, "protect: title ^python"),
     ],
+    ids=["user", "cmdline", "title"],  # the name of a test can be in the title of the process that runs it, and the text is looked for
 )
 def test_a_process_under_a_rule_is_spared_and_one_that_is_named_is_refused(under, rule, told):
     ctx = under(rule)
-    with python(READY, "needle-pr0t") as child:
-        spared = ctx.do(Kill(match=Match(cmdline="needle-pr0t")))
+    with python(READY, NEEDLE) as child:
+        spared = ctx.do(Kill(match=Match(cmdline=NEEDLE)))
         assert (spared.verdict, spared.fields["targets"]) == ("passed", []) and [row["why"] for row in spared.fields["protected"]] == [told]
         named = ctx.do(Kill(pid=child.pid, allow_users=[getpass.getuser()]))
         assert named.verdict == "refused" and told in named.reason
@@ -59,11 +62,11 @@ def test_a_process_under_a_rule_is_spared_and_one_that_is_named_is_refused(under
 
 def test_what_a_spared_process_started_is_spared_with_it(under):
     """A wrapper whose command line has the text is not ours to end; nor are its children, of which nobody spoke."""
-    ctx = under({"cmdline": "needle-pr0t"})
+    ctx = under({"cmdline": NEEDLE})
     wrapper = "import subprocess, sys, signal; subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()', sys.argv[2]]); "
-    with python(wrapper + READY, "needle-pr0t", "other-ch1ld") as child:
+    with python(wrapper + READY, NEEDLE, "other-ch1ld") as child:
         (other,) = [row.pid for row in ctx.host.processes() if row.ppid == child.pid]
-        spared = ctx.do(Kill(match=Match(cmdline="needle-pr0t"), ladder=["KILL 5s"]))
+        spared = ctx.do(Kill(match=Match(cmdline=NEEDLE), ladder=["KILL 5s"]))
         assert (spared.verdict, spared.fields["targets"]) == ("passed", []) and not is_gone(other)
         assert ctx.do(Kill(pid=other)).fields["gone"] and is_gone(other)
 
@@ -79,8 +82,8 @@ def test_a_service_is_protected_with_its_workers(under, how, tmp_path):
 
 
 def test_all_keys_of_a_rule_must_hold(under, tmp_path):
-    ctx = under({"cmdline": "needle-pr0t", "user": "nobody-of-this-name"}, {"pid_file": str(tmp_path / "none"), "title": "python"})
-    with python(READY, "needle-pr0t") as child:
+    ctx = under({"cmdline": NEEDLE, "user": "nobody-of-this-name"}, {"pid_file": str(tmp_path / "none"), "title": "python"})
+    with python(READY, NEEDLE) as child:
         assert ctx.do(Kill(pid=child.pid)).verdict == "passed" and is_gone(child.pid)
 
 
