@@ -33,7 +33,7 @@ def commands_page() -> str:
 
 def _command(command: click.Command, above: click.Context, words: str, level: int) -> list[str]:
     command = copy.copy(command)
-    vars(command).pop("_help_option", None)  # click keeps the first one that was asked for, with the names of that caller
+    command._help_option = None  # click keeps the first one that was asked for, with the names of that caller
     context = click.Context(command, info_name=words.rpartition(" ")[2], parent=above, max_content_width=WIDTH, terminal_width=WIDTH)
     parts = [f"{'#' * level} {words}", f"```text\n{command.get_help(context).strip()}\n```"]
     if isinstance(command, click.Group):
