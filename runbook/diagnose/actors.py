@@ -144,10 +144,26 @@ def _strangers(view: View) -> Iterator[Unseen]:
             hidden = not pipe.peers_known or set(pipe.peers) - ours - watched
             if hidden and _at_pipe(view, process, pipe):
                 yield Unseen("stranger", f"pid {process.pid} is at {pipe.name}, and what holds its other end was not looked at")
+    for one in sockets(view):
+        if knocks_here(view, one):
+            yield Unseen("stranger", f"{one.peer}, to which it connects, is on this host: its listener lives and may still accept")
     locks = view.newest("locks")
     for lock in locks.value if isinstance(locks, Seen) else ():
         if lock.waiters and (not lock.holder_known or (lock.holder is not None and lock.holder not in ours | watched)):
             yield Unseen("stranger", f"the holder of the lock on {lock.path} is not visible")
+        elif lock.waiters and lock.kind != "file" and (not lock.opened_known or set(lock.opened_by) - ours - watched):
+            yield Unseen("stranger", f"who else has {lock.path} open, and may release its lock, was not looked at")
+
+
+def knocks_here(view: View, one: SocketSample) -> bool:
+    """Whether it is an attempt to connect to this very host. Without a listener it would be refused: the listener's backlog is full."""
+    host = _host(one.peer)
+    own = {_host(each.local) for _, found in readings(view.samples, "sockets") for each in found}
+    return one.state == "SYN-SENT" and (host.startswith("127.") or host == "::1" or host in own)
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]").removeprefix("::ffff:")
 
 
 def _nowhere(view: View) -> Iterator[Unseen]:

@@ -13,6 +13,7 @@ from runbook.diagnose.places import NOWHERE, places
 from runbook.diagnose.stall import stall
 from runbook.diagnose.standstill import Proof, at_rest, standstill, verdict
 from runbook.diagnose.view import View
+from runbook.diagnose.wait_lexicon import ACTS_AGAIN
 from runbook.model.sample import ProcessSample
 from runbook.model.units import format_duration
 from runbook.model.verdict import Diagnosis
@@ -30,11 +31,11 @@ QUIET_S = 12.0
 
 def child_dead(view: View) -> Diagnosis | None:
     """hung/child_dead: when a worker that failed has been a zombie at two looks ≥ 10 s apart, its parent stands still where it cannot go
-    on, or polls and says that it waits, and nobody else does anything; another program that failed, or one that ended with code 0, only
-    after the stall budget.
+    on, or polls and says that it waits, neither says that it will try again nor has started another child since, and nobody else does
+    anything; another program that failed, or one that ended with code 0, only after the stall budget.
 
     its live twins: a helper that ended and was never collected while its parent works on, a parent with other children that work, a
-    worker that polls for its next job beside the zombie of a tool that it once called.
+    worker that polls for its next job beside the zombie of a tool that it once called, a supervisor that counts down to a restart.
     """
     clock = view.once(stall)
     if clock.wall_s < QUIET_S or not at_rest(view):
@@ -89,11 +90,24 @@ def _waits(view: View, process: ProcessSample, parent: Run, seconds: float) -> b
 
     One that waits or polls for its next job looks the same, beside the zombie of a tool that it called long ago.
     """
+    knotted = parent.frozen and (parent.process.pid, parent.process.pid) in view.once(knot)
+    if knotted or _acts_again(view, process, seconds):
+        return knotted
     tied_to_it = _has_a_place(view, process) or says_it_waits(view, view.now - seconds)
     if parent.frozen:
-        blocked = view.once(places).get(parent.key, NOWHERE).blocked
-        return (blocked and tied_to_it) or (parent.process.pid, parent.process.pid) in view.once(knot)
+        return view.once(places).get(parent.key, NOWHERE).blocked and tied_to_it
     return parent.demand < WORKS and tied_to_it
+
+
+def _acts_again(view: View, dead: ProcessSample, seconds: float) -> bool:
+    """Whether since the death its parent spoke of another start or attempt, or has started another child."""
+    looks = [(sample.t, rows(sample)) for sample in view.samples if rows(sample)]
+    began = looks[-1][0] - seconds
+    if any(timed.t >= began and ACTS_AGAIN.search(timed.line.text) for timed in view.lines):
+        return True
+    before = next((table for t, table in reversed(looks) if t < began), looks[0][1])
+    later = [one for t, table in looks if t >= began for key, one in table.items() if key not in before]
+    return any(one.ppid == dead.ppid and one.pid != dead.pid for one in later)
 
 
 def says_it_waits(view: View, since: float) -> bool:

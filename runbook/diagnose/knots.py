@@ -4,7 +4,7 @@ wait              who could end it
 private futex     the threads of the same process; one that other processes share: anybody
 read              whoever holds the other end of the pipe or connection, if all of those are known
 child             that child, else any living one
-file lock         its holder and what that has forked
+file lock         its holder, what that has forked, and whoever else has the file open, if all of those are known
 any of them       a signal that the process handles
 
 So no live program is in a knot. A join of a thread that sleeps has the sleeper outside, an event that a signal sets has its handler, a
@@ -20,7 +20,7 @@ from runbook.diagnose.execution import APART_S
 from runbook.diagnose.motion import Key, readings, rows
 from runbook.diagnose.stall import stall
 from runbook.diagnose.view import View
-from runbook.model.sample import CallSample, ProcessSample, Seen, ThreadSample
+from runbook.model.sample import CallSample, LockSample, ProcessSample, Seen, ThreadSample
 
 Tid = tuple[int, int]
 """A thread: its process's pid and its own id."""
@@ -122,16 +122,18 @@ def _wakers(view: View, pid: int, call: CallSample, everyone: Mapping[int, Proce
         children = {one.pid for one in everyone.values() if one.ppid == pid}
         return (children & {call.child} if call.child is not None else children) or None
     if call.call == "lock":
-        holder = _holder(view, pid)
-        return None if holder is None else {holder, *_below(holder, everyone)}
+        lock = _lock(view, pid)
+        if lock is None or lock.holder is None or not lock.opened_known:
+            return None
+        return {lock.holder, *lock.opened_by, *_below(lock.holder, everyone)}
     return None
 
 
-def _holder(view: View, pid: int) -> int | None:
-    """Of the one file lock that it waits for."""
+def _lock(view: View, pid: int) -> LockSample | None:
+    """The one file lock that it waits for."""
     locks = view.newest("locks")
     mine = [lock for lock in (locks.value if isinstance(locks, Seen) else ()) if pid in lock.waiters]
-    return mine[0].holder if len(mine) == 1 else None
+    return mine[0] if len(mine) == 1 else None
 
 
 def _below(pid: int, everyone: Mapping[int, ProcessSample]) -> set[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runbook.diagnose.actors import actors
+from runbook.diagnose.actors import actors, knocks_here
 from runbook.diagnose.deadlocks import knot_proof, knotted
 from runbook.diagnose.execution import APART_S, Run
 from runbook.diagnose.family import accused, everyone, name
@@ -22,10 +22,12 @@ CONNECT_S = 60.0
 
 def blocked_peer(view: View) -> Diagnosis | None:
     """hung/blocked_peer: when a frozen thread reads from a partner that is dead or stopped, at two looks ≥ 10 s apart; or from one that, by
-    its threads' system calls, can never send again; or, once the stall budget is spent, when an attempt to connect has no answer.
+    its threads' system calls, can never send again; or, once the stall budget is spent, when its first attempt to reach another host has no
+    answer.
 
     its live twins: a slow download, of which only TCP counters tell; a partner that computes, sleeps, is stopped and let go on in turn, or
-    waits for somebody else; one on another host that nobody can see.
+    waits for somebody else; one on another host that nobody can see; a stopped helper beside the partner that it reads from; a server on
+    this host that does not accept yet, one anywhere that is asked again and again.
     """
     if view.once(actors) or excused(view):
         return None
@@ -94,9 +96,19 @@ def _unanswered(view: View) -> Diagnosis | None:
         return None
     for ends, one in looks[-1][1].items():
         held = [t for t, table in looks if ends in table and table[ends].state == "SYN-SENT"]
+        if knocks_here(view, one) or _tried_before(view, one):
+            continue
         if one.state == "SYN-SENT" and held[-1] - held[0] >= APART_S:
             return _unanswered_verdict(view, one, held[-1] - held[0])
     return None
+
+
+def _tried_before(view: View, one: SocketSample) -> bool:
+    """Whether somebody here tried the same address by another socket as well: it is tried again and again."""
+    found = {
+        each.local for _, table in readings(view.samples, "sockets") for each in table if each.peer == one.peer and each.state == "SYN-SENT"
+    }
+    return bool(found - {one.local})
 
 
 def _unanswered_verdict(view: View, one: SocketSample, seconds: float) -> Diagnosis:

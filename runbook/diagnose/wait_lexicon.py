@@ -66,6 +66,14 @@ TRIVIAL = frozenset(
 )
 """Innermost functions that say nothing: their caller counts."""
 
+ACTS_AGAIN = re.compile(
+    r"\bre-?(?:start|spawn|launch|boot|tr(?:y|ies|ied)\b|connect|creat)|\bback(?:ing)?[- ]?off\b"
+    r"|\b(?:try|tries|trying|start\w*|launch\w*|spawn\w*) (?:again|anew|(?:a |an |the )?(?:new|fresh|another)\b)"
+    r"|\bnext (?:try|attempt)\b|\battempt \d|\bagain in \d|\breplac",
+    re.IGNORECASE,
+)
+"""What a supervisor says that is about to start its dead worker again."""
+
 BLOCKED = frozenset("lock flock recv unix fifo pipe_read pipe_write tty child io connect collective driver waits".split())
 """Kinds in which a thread cannot go on by itself. `waits`: by a waiting word only, for nobody knows what."""
 PASSIVE = frozenset({"loop", "idle", "timer"})

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runbook.diagnose.actors import sockets
+from runbook.diagnose.actors import pipes, sockets
 from runbook.diagnose.execution import Run, execution, peer_execution
 from runbook.diagnose.family import everyone, is_helper
+from runbook.diagnose.knots import at_calls
 from runbook.diagnose.motion import readings
 from runbook.diagnose.places import NOWHERE, Place, places, wchan_kind
 from runbook.diagnose.standstill import standstill
@@ -58,14 +59,20 @@ def _matters(view: View, process: ProcessSample) -> bool:
 
 
 def partner_of(view: View, run: Run) -> ProcessSample | None:
-    """The process at the other end, where exactly one can be it."""
-    found: dict[int, ProcessSample] = {}
+    """The process at the other end of what its main thread reads, where exactly one can be it."""
+    pid = run.process.pid
     known = [*view.once(everyone).values(), *(one.process for one in view.once(peer_execution).runs)]
-    pids = {one.peer_pid for one in sockets(view) if one.pid == run.process.pid and one.state == "ESTAB"}
+    call = view.once(at_calls).get((pid, pid))
+    pids = _other_ends(view, run) if call is None else set(call.peers) if call.call == "read" and call.peers_known else set()
+    partner = next(iter(pids)) if len(pids) == 1 else None
+    return next((one for one in known if one.pid == partner != pid), None)
+
+
+def _other_ends(view: View, run: Run) -> set[int | None]:
+    """Who is at the other end of whatever it could be reading, by the kind of its wait channel; None among them for who is not visible."""
+    kind = wchan_kind(run.wchan)
+    if kind == "recv":
+        return {one.peer_pid for one in sockets(view) if one.pid == run.process.pid and one.state not in ("LISTEN", "SYN-SENT")}
     mine = view.once(everyone).get(run.key)
-    if mine is not None and getattr(mine.pipes, "value", None):
-        pids |= {peer for pipe in mine.pipes.value if pipe.end == "read" for peer in pipe.peers}  # type: ignore[union-attr]
-    for process in known:
-        if process.pid in pids and process.pid != run.process.pid:
-            found[process.pid] = process
-    return next(iter(found.values())) if len(found) == 1 else None
+    inlets = [pipe for pipe in pipes(mine) if pipe.end == "read"] if mine is not None and kind == "pipe_read" else []
+    return {peer for pipe in inlets for peer in (pipe.peers if pipe.peers_known else (None,))}

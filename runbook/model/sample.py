@@ -110,7 +110,8 @@ class LockSample(msgspec.Struct, frozen=True, kw_only=True):
     """A lock that a process of the tree waits for or holds, or a lock file that it polls.
 
     `kind`: flock or posix (from /proc/locks), file (a `*.lock` by existence only). `holder`: pid, null when it is not visible or,
-    for kind file, when nobody has it open. `age_s`: of a lock file, since its last change.
+    for kind file, when nobody has it open. `age_s`: of a lock file, since its last change. `opened_by`: the processes that have the
+    file open now, all of them where `opened_known`; whoever shares the holder's description may release it.
     """
 
     path: str
@@ -118,6 +119,8 @@ class LockSample(msgspec.Struct, frozen=True, kw_only=True):
     waiters: tuple[int, ...] = ()
     holder: int | None = None
     holder_known: bool = False
+    opened_by: tuple[int, ...] = ()
+    opened_known: bool = False
     age_s: float | None = None
 
 

@@ -64,7 +64,9 @@ def rows(
                 "kind": lock.kind,
                 "waiters": sorted(set(lock.waiters)),
                 "holder": holder,
-                "holder_known": holder is not None or complete,
+                "holder_known": holder is not None,
+                "opened_by": sorted(holders.of(path)),
+                "opened_known": complete,
                 "age_s": None,
             }
         )
@@ -81,10 +83,11 @@ def _path(lock: Lock, paths: Dict[Key, str]) -> Optional[str]:
 
 
 def _holder(lock: Lock, path: str, table: Dict[int, procs.Stat], holders: Holders) -> Optional[int]:
-    """Who took it while he lives; else whoever has it by inheritance, which the kernel shows beside the descriptor."""
+    """Who took it while he lives and, for a flock, still has it; else whoever has it by inheritance, which the kernel shows beside the
+    descriptor: a flock lives on with its open file description, whoever took it."""
     stat = table.get(lock.taken_by or 0)
-    if stat is not None and stat.state not in "ZX":
-        return lock.taken_by
+    if stat is not None and stat.state not in "ZX" and (lock.kind != "flock" or _has_lock(stat.pid, path)):
+        return stat.pid
     return next((pid for pid in sorted(holders.of(path)) if pid not in lock.waiters and _has_lock(pid, path)), None)
 
 

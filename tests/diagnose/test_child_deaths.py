@@ -112,3 +112,27 @@ def test_a_tool_that_failed_beside_a_parent_that_says_it_waits_takes_the_whole_b
 
     assert state(scene(tell, seconds=26)) is None
     assert state(scene(tell, seconds=60)).kind == "child_dead"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "waiting before the restart of the worker, {} s left",
+        "waiting to respawn rank 0 in {}",
+        "waiting for back-off: {}",
+        "retry waits {} s",
+    ],
+)
+def test_a_supervisor_that_counts_down_to_a_restart_is_not_hung(text: str) -> None:
+    def tell(second: float):
+        return {"processes": [polls(second), zombie(3)], "log": text.format(int(200 - second)) + "\n"}
+
+    assert state(scene(tell, seconds=150), final=True).verdict == "undecided"
+
+
+def test_a_supervisor_that_has_started_another_worker_is_not_hung() -> None:
+    def tell(second: float):
+        fresh = [proc(102, LOOP, ppid=100, age_s=second - 6)] if second >= 6 else []
+        return {"processes": [polls(second), zombie(3), *fresh], "log": f"waiting for a worker: {int(second)}\n"}
+
+    assert state(scene(tell, seconds=150), final=True).verdict == "undecided"

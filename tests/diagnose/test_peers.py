@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from runbook.model.sample import Blind, CallSample, Seen
@@ -141,3 +142,44 @@ def test_a_partner_at_a_fifo_may_still_come() -> None:
 
 def test_a_pipe_that_cannot_be_looked_at_leaves_it_undecided() -> None:
     assert state(scene(stands(proc(wchan=PIPE_READ, pipes=Blind("not permitted"))), seconds=150), final=True).verdict == "undecided"
+
+
+@pytest.mark.parametrize("wchan", ["unix_stream_read_generic", RECV])
+@pytest.mark.parametrize("call", [None, reads(900, known=False), reads(900, 901)])
+def test_a_stopped_helper_beside_the_partner_that_it_reads_from_harms_nobody(wchan: str, call) -> None:
+    """It reads the answer of a service by a socket; the helper is at the other end of a pipe."""
+
+    def tell(second: float):
+        reader = proc(wchan=wchan, pipes=Seen((pipe(5, "read", peers=(101,)),)))
+        waits = calls_at(second, waiting(100, call)) if call is not None else {}
+        return {"processes": [reader, proc(101, ppid=100, state="T")], "peers": Seen((proc(900, LOOP),)), **waits}
+
+    assert state(scene(tell, seconds=200), final=True).verdict == "undecided"
+
+
+def test_the_stopped_partner_counts_by_the_descriptor_that_is_read() -> None:
+    """A second connection, of a partner on another host, is not waited at."""
+
+    def tell(second: float, *waits):
+        far, near = connection(), connection(peer_pid=900, peer="10.0.0.5:9")
+        known = {"sockets": Seen((far, near)), "peers": Seen((proc(900, state="T"),))}
+        return {"processes": [proc(wchan=RECV)], **known, **calls_at(second, *waits)}
+
+    assert state(scene(tell, seconds=200), final=True).verdict == "undecided"
+    assert state(scene(lambda second: tell(second, waiting(100, reads(900))), seconds=22)).culprit.pid == 900
+
+
+@pytest.mark.parametrize("peer", ["127.0.0.1:29500", "[::1]:29500", "10.0.0.5:29500"])
+def test_a_server_on_this_host_that_does_not_accept_yet_is_not_hung(peer: str) -> None:
+    """Its backlog is full while it loads: without a listener the attempt would be refused."""
+    knocks = Seen((connection(state="SYN-SENT", received=0, peer=peer),))
+    verdict = state(scene(lambda second: {**attempt(second), "sockets": knocks}, seconds=200), final=True)
+    assert verdict.verdict == "undecided" and peer in verdict.reason
+
+
+def test_attempts_that_are_made_again_and_again_may_come_through() -> None:
+    def tell(second: float):
+        one = connection(state="SYN-SENT", received=0, peer="172.17.0.9:29500")
+        return {**attempt(second), "sockets": Seen((msgspec.structs.replace(one, local=f"10.0.0.5:{41000 + int(second / 130)}"),))}
+
+    assert state(scene(tell, seconds=230), final=True).verdict == "undecided"

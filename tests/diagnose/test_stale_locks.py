@@ -106,7 +106,8 @@ def test_on_a_busy_host_who_polls_a_lock_file_waits_for_its_turn_and_works_not()
 
 
 def test_a_lock_of_the_kernel_whose_holder_hangs_names_the_holder() -> None:
-    held = LockSample(path="/m/model.lock", kind="flock", waiters=(100,), holder=101, holder_known=True)
+    opened = {"opened_by": (100, 101), "opened_known": True}
+    held = LockSample(path="/m/model.lock", kind="flock", waiters=(100,), holder=101, holder_known=True, **opened)
 
     def tell(second: float, timed: bool = False):
         waits = calls_at(second, waiting(100, CallSample(tid=100, call="lock")), waiting(101, futex(101, timed=timed)))
@@ -115,3 +116,16 @@ def test_a_lock_of_the_kernel_whose_holder_hangs_names_the_holder() -> None:
     story = scene(tell, seconds=16)
     assert (state(story).kind, state(story).culprit.pid) == ("deadlock", 101)
     assert state(scene(lambda second: tell(second, True), seconds=200), final=True).verdict == "undecided"
+
+
+@pytest.mark.parametrize("opened", [{"opened_by": (100, 101)}, {"opened_by": (100, 101, 900), "opened_known": True}])
+def test_a_lock_that_somebody_else_may_release_is_no_knot(opened: dict) -> None:
+    """A flock ends with its open file description, which a daemon may have inherited."""
+    held = LockSample(path="/m/model.lock", kind="flock", waiters=(100,), holder=101, holder_known=True, **opened)
+
+    def tell(second: float):
+        waits = calls_at(second, waiting(100, CallSample(tid=100, call="lock")), waiting(101))
+        return {"processes": [proc(wchan="locks_lock_inode_wait"), proc(101, FUTEX, ppid=100)], "locks": Seen((held,)), **waits}
+
+    verdict = state(scene(tell, seconds=200), final=True)
+    assert verdict.verdict == "undecided" and "/m/model.lock" in verdict.reason

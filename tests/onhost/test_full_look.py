@@ -247,6 +247,22 @@ os._exit(0)
     assert (lock.holder, lock.holder_known) == (child, True)
 
 
+def test_a_lock_that_its_taker_handed_to_a_daemon_is_held_by_the_daemon(site, start, tmp_path):
+    taker = start("""
+import fcntl, os, time
+f = os.open('a.lock', os.O_CREAT | os.O_RDWR)
+fcntl.flock(f, fcntl.LOCK_EX)
+if os.fork():
+    os.close(f)
+    print('up', flush=True)
+time.sleep(60)
+""")
+    waiter = start(LOCKER.replace("CALL", "flock"))
+    daemon = next(stat.pid for stat in procs.process_table().values() if stat.sid == taker.pid != stat.pid)
+    lock = until(lambda: next((lock for lock in look(site, waiter.pid).locks.value if lock.waiters), None))
+    assert (lock.holder, lock.opened_by, lock.opened_known) == (daemon, tuple(sorted((waiter.pid, daemon))), True)
+
+
 def test_a_lock_file_without_holder_shows_its_age(site, start, tmp_path):
     path = tmp_path / "ext" / "lock"
     path.parent.mkdir()
