@@ -34,7 +34,7 @@ def look(eyes: Eyes, rows: List[Row], table: Table, watched: Iterable[str], log:
     for row in rows:
         row.setdefault("pipes", seen(pipes.rows(held[row["pid"]].pipes, eyes.holders, complete)))
     kernel_locks = lock_table.read()
-    locks = lock_table.rows(kernel_locks or [], tree, paths, table, eyes.holders, complete)
+    locks = lock_table.rows(kernel_locks or [], tree, paths, table, eyes.holders, eyes.holders.knows(table))
     connected = sockets.rows(found, eyes.holders)
     refused = _refusal(rows)
     outside = _outside(table, tree, _peer_pids(rows, connected, locks))

@@ -47,9 +47,10 @@ def read() -> Optional[List[Lock]]:
 
 
 def rows(
-    locks: List[Lock], tree: Set[int], paths: Dict[Key, str], table: Dict[int, procs.Stat], holders: Holders, complete: bool
+    locks: List[Lock], tree: Set[int], paths: Dict[Key, str], table: Dict[int, procs.Stat], holders: Holders, known: bool
 ) -> List[Dict[str, Any]]:
-    """Locks of the tree, those that somebody waits for first."""
+    """Locks of the tree, those that somebody waits for first. `known`: whose descriptors could share a lock was read; an open file
+    description that a process gets later it gets from its parent."""
     found = []
     for lock in locks:
         path = _path(lock, paths)
@@ -66,7 +67,7 @@ def rows(
                 "holder": holder,
                 "holder_known": holder is not None,
                 "opened_by": sorted(holders.of(path)),
-                "opened_known": complete,
+                "opened_known": known,
                 "age_s": None,
             }
         )
