@@ -13,7 +13,7 @@ semaphore in shared memory is no private futex; a poll, a timer, a FIFO, a termi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from runbook.diagnose.actors import tree
 from runbook.diagnose.execution import APART_S
@@ -30,13 +30,31 @@ ENDING = frozenset({2, 4, 6, 7, 8, 11, 32, 33})
 
 def knot(view: View) -> frozenset[Tid]:
     """The threads of the tree and of its peers that can never go on."""
+    return _bound(view, frozenset())
+
+
+def may_act(view: View, pids: Iterable[int], given: frozenset[Tid]) -> bool:
+    """Whether one of these processes may ever do something again, or cannot be seen. `given`: threads that cannot, for another reason."""
+    bound, everyone = _bound(view, given), view.once(_everyone)
+    return any(pid not in everyone or any((pid, one.tid) not in bound for one in everyone[pid].threads) for pid in pids)
+
+
+def waiting_for_end(view: View, pid: int) -> frozenset[Tid]:
+    """Threads that wait, without a limit, for nothing but the end of this child of theirs."""
+    child, awake = process_of(view, pid), woken_by_signals(view)
+    found = view.once(at_calls).items() if child is not None else ()
+    parent = child.ppid if child is not None else 0
+    return frozenset(tid for tid, call in found if call.call == "child" and call.child == pid and tid[0] == parent and parent not in awake)
+
+
+def _bound(view: View, given: frozenset[Tid]) -> frozenset[Tid]:
     calls, everyone = view.once(at_calls), view.once(_everyone)
     awake = woken_by_signals(view)
-    left = {tid for tid in calls if tid[0] not in awake}
+    left = {tid for tid in calls if tid[0] not in awake} - given
     while True:
-        free = {tid for tid in left if not _is_closed(view, tid, calls[tid], left, everyone)}
+        free = {tid for tid in left if not _is_closed(view, tid, calls[tid], left | given, everyone)}
         if not free:
-            return frozenset(left)
+            return given | left
         left -= free
 
 
@@ -99,7 +117,7 @@ def _everyone(view: View) -> Mapping[int, ProcessSample]:
     return {one.pid: looks[one.pid, one.start][0][1] for one in newest if one.state not in "ZX" and (one.pid, one.start) in looks}
 
 
-def _is_closed(view: View, tid: Tid, call: CallSample, left: set[Tid], everyone: Mapping[int, ProcessSample]) -> bool:
+def _is_closed(view: View, tid: Tid, call: CallSample, left: Set[Tid], everyone: Mapping[int, ProcessSample]) -> bool:
     wakers = None if call.timed else _wakers(view, tid[0], call, everyone)
     if wakers is None:
         return False
@@ -110,7 +128,7 @@ def _is_closed(view: View, tid: Tid, call: CallSample, left: set[Tid], everyone:
     return True
 
 
-def _wakers(view: View, pid: int, call: CallSample, everyone: Mapping[int, ProcessSample]) -> set[int] | None:
+def _wakers(view: View, pid: int, call: CallSample, everyone: Mapping[int, ProcessSample]) -> Set[int] | None:
     """Processes whose threads could end the wait; None when not all of them are known."""
     if call.call == "futex":
         return {pid} if call.private else None

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from runbook.diagnose.actors import pipes
-from runbook.diagnose.execution import APART_S, WORKS, Execution, Run, execution, peer_execution
+from runbook.diagnose.execution import APART_S, WORKS, Run, execution, peer_execution
 from runbook.diagnose.family import everyone, name
-from runbook.diagnose.knots import at_calls
+from runbook.diagnose.knots import Tid, at_calls, may_act, waiting_for_end, woken_by_signals
 from runbook.diagnose.places import NOWHERE, places, wchan_kind
 from runbook.diagnose.stall import stall
 from runbook.diagnose.standstill import Proof, at_rest, verdict
@@ -24,28 +24,27 @@ ASKS = re.compile(
     re.IGNORECASE,
 )
 """A question to whoever starts it. A worker that reads its tasks from standard input asks nothing."""
-COMES_BACK = frozenset({"timer", "recv", "unix", "connect", "io", "pipe_write", "pipe_read", "flock"})
-"""Where a reader waits that goes on when others do: its next read may be seconds or minutes away."""
 LATEST = 200
 """Log lines among which the question is looked for: another thread may have gone on talking."""
 
 
 def stdin(view: View) -> Diagnosis | None:
     """hung/stdin: when the main thread reads descriptor 0, a terminal, or a pipe after its log asked a question, executed nothing between
-    two looks ≥ 10 s apart, and who holds the other end is its launcher, or stands still too.
+    two looks ≥ 10 s apart, and whoever holds the other end of the pipe can never write again: stopped, or by its threads' system calls in
+    waits without a limit of time, as a launcher that waits for its end.
 
-    its live twins: a consumer whose producer works, a server that holds a pipe as stdin and does not read it, a worker that reads its tasks
-    from standard input.
+    its live twins: a consumer whose producer works or sleeps, a launcher that fetches the answer, a server that holds a pipe as stdin and
+    does not read it, a worker that reads its tasks from standard input.
     """
     if view.once(stall).wall_s < APART_S or not at_rest(view):
         return None
     for process, run in _readers(view):
         if process.stdin == "tty" and _reads_terminal(view, run):
             return _stdin_verdict(view, process, run, "a terminal at which nobody types")
-        mine = {pipe.name: pipe for pipe in pipes(process) if pipe.end == "read"}
-        inlet = next((pipe for pipe in mine.values() if pipe.fd == 0), None)
-        reads = process.stdin == "pipe" and wchan_kind(run.wchan) == "pipe_read" and len(mine) == 1
-        if reads and inlet is not None and _nobody_at_work(view, process, inlet) and _question(view):
+        mine = [pipe for pipe in pipes(process) if pipe.end == "read"]
+        inlet = next((pipe for pipe in mine if pipe.fd == 0), None)
+        reads = process.stdin == "pipe" and wchan_kind(run.wchan) == "pipe_read" and len({pipe.name for pipe in mine}) == 1
+        if reads and inlet is not None and _question(view) and _nobody_writes(view, process):
             return _stdin_verdict(view, process, run, f"{inlet.name}, into which nobody writes")
     return None
 
@@ -72,22 +71,27 @@ def _reads_terminal(view: View, run: Run) -> bool:
     return view.once(places).get(run.key, NOWHERE).kind == "tty"
 
 
-def _nobody_at_work(view: View, process: ProcessSample, pipe: PipeSample) -> bool:
-    """Nobody at the other end works. A launcher that keeps the pipe open without writing is the usual case, whatever else it does."""
-    main = view.main
-    launchers = {process.ppid, main.ppid if main is not None else 0}
-    if not pipe.peers_known:
-        return view.once(stall).over()
-    for pid in pipe.peers:
-        run = _run_of(view, pid)
-        if pid not in launchers and pid != process.pid and (run is None or not run.frozen):
-            return False
-    return True
+def _nobody_writes(view: View, process: ProcessSample) -> bool:
+    """Whether all who hold the write end are seen, and can do nothing before this process ends."""
+    reader = (process.pid, process.pid)
+    call = view.once(at_calls).get(reader)
+    if call is None or call.call != "read" or not call.peers_known or not call.peers:
+        return False
+    return not may_act(view, call.peers, frozenset({reader}) | waiting_for_end(view, process.pid) | _stopped(view))
+
+
+def _stopped(view: View) -> frozenset[Tid]:
+    """The threads of processes that were stopped at every look."""
+    stopped = [run for run in _runs(view) if run.frozen and run.states == {"T"}]
+    return frozenset((run.process.pid, one.tid) for run in stopped for one in run.process.threads)
+
+
+def _runs(view: View) -> tuple[Run, ...]:
+    return (*view.once(execution).runs, *view.once(peer_execution).runs)
 
 
 def _run_of(view: View, pid: int) -> Run | None:
-    found: tuple[Execution, ...] = (view.once(execution), view.once(peer_execution))
-    return next((run for one in found for run in one.runs if run.process.pid == pid), None)
+    return next((run for run in _runs(view) if run.process.pid == pid), None)
 
 
 def _stdin_verdict(view: View, process: ProcessSample, run: Run, what: str) -> Diagnosis:
@@ -107,10 +111,12 @@ def _stdin_verdict(view: View, process: ProcessSample, run: Run, what: str) -> D
 
 
 def log_pipe(view: View) -> Diagnosis | None:
-    """hung/log_pipe: when a thread is in a write to its stdout or stderr, a pipe that is full, at two looks ≥ 10 s apart, and the reader
-    stands still too, is ourselves, or cannot be seen.
+    """hung/log_pipe: when a thread is in a write to its stdout or stderr, a pipe that is full, at two looks ≥ 10 s apart, and whoever
+    could read it can never do so again: stopped, at a FIFO that nobody opens, or by its threads' system calls in waits without a limit of
+    time; or is its parent, which wakes in a loop over descriptors and leaves this one full.
 
-    its live twins: a reader that is slow but reads on, a full pipe of a process whose other threads work.
+    its live twins: a reader that is slow but reads on, whether it sleeps, polls, or joins a thread that does; one that hands on what it
+    has read to another host; a full pipe of a process whose other threads work, or read it.
     """
     if view.once(stall).wall_s < APART_S or not at_rest(view):
         return None
@@ -133,18 +139,23 @@ def _is_full(pipe: PipeSample) -> bool:
 
 
 def _reader_stands(view: View, process: ProcessSample, pipe: PipeSample) -> bool:
-    """Nobody empties it. A reader that wakes in a loop over its descriptors and leaves this one full does not read it; one that sleeps
-    between two reads, or hands on what it has read to a disk or to another host, may be slow."""
-    for pid in pipe.peers:
-        run = _run_of(view, pid)
-        if pid == process.pid or run is None:
-            continue
-        kind = wchan_kind(run.wchan)
-        call = view.once(at_calls).get((pid, pid))
-        stands = run.frozen and kind not in COMES_BACK and not (call is not None and call.timed)
-        if not stands and not (kind == "loop" and run.demand < WORKS):
-            return False
-    return True
+    """Nobody will ever empty it, as far as is seen. One that waits for a time, for a disk or for another host may read on after that."""
+    writing = {(process.pid, one.tid) for one in process.threads if wchan_kind(one.wchan) == "pipe_write"} & view.once(at_calls).keys()
+    given = waiting_for_end(view, process.pid) | _stopped(view) | _at_fifos(view) | writing
+    readers = [pid for pid in pipe.peers if not _passes_by(view, process, pid)]
+    return bool(pipe.peers) and not may_act(view, readers, given)
+
+
+def _at_fifos(view: View) -> frozenset[Tid]:
+    """Processes of one thread that wait for somebody to open the other end of a FIFO."""
+    at = [run.process for run in _runs(view) if run.frozen and wchan_kind(run.wchan) == "fifo" and len(run.process.threads) == 1]
+    return frozenset((one.pid, one.pid) for one in at if one.pid not in woken_by_signals(view))
+
+
+def _passes_by(view: View, process: ProcessSample, pid: int) -> bool:
+    """A parent in the tree that wakes in a loop over its descriptors and leaves this one full."""
+    parent = next((run for run in view.once(execution).runs if run.process.pid == pid == process.ppid), None)
+    return parent is not None and not parent.frozen and wchan_kind(parent.wchan) == "loop" and parent.demand < WORKS
 
 
 def _log_verdict(view: View, process: ProcessSample, run: Run, pipe: PipeSample) -> Diagnosis:

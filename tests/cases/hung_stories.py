@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runbook.model.sample import Blind, PipeSample, Seen
+from runbook.model.sample import Blind, CallSample, PipeSample, Seen, WaitSample
 from tests.cases.telling import (
     GIB,
     Told,
@@ -302,9 +302,14 @@ def c51() -> Told:
 
     def look(s: float) -> dict:
         asked = PipeSample(fd=0, end="read", name="pipe:[77]", fill=0, capacity=65536, peers=(50,), peers_known=True)
-        main = proc(title="python load.py", run_s=0.03, switches=40, wchan="pipe_read", stdin="pipe", pipes=Seen((asked,)))
-        shell = proc(50, "bash", run_s=0.4, switches=90, wchan="do_wait")
-        return full(log=at(s, lines), processes=[main], peers=Seen((shell,)))
+        main = proc(title="python load.py", run_s=0.03, switches=40, wchan="pipe_read", stdin="pipe", pipes=Seen((asked,)), ppid=50)
+        launcher = proc(50, "python nightly.py", run_s=0.4, switches=90, wchan="do_wait")
+        reading = CallSample(tid=100, call="read", peers=(50,), peers_known=True)
+        ending = CallSample(tid=50, call="child", child=100)
+        calls = tuple(
+            WaitSample(pid=one.pid, start=one.start, caught=(2,), threads=(call,)) for one, call in ((main, reading), (launcher, ending))
+        )
+        return full(log=at(s, lines), processes=[main], peers=Seen((launcher,)), calls=Seen(calls))
 
     return tell(look, "generic", about="state", seconds=120)
 

@@ -4,8 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from runbook.model.sample import Seen
-from tests.diagnose.scenes import FUTEX, LOOP, PIPE_READ, PIPE_WRITE, SLEEP, pipe, proc, scene, stands
+from runbook.model.sample import CallSample, Seen
+from tests.diagnose.scenes import (
+    FUTEX,
+    LOOP,
+    PIPE_READ,
+    PIPE_WRITE,
+    RECV,
+    SLEEP,
+    WAIT4,
+    calls_at,
+    futex,
+    pipe,
+    proc,
+    reads,
+    scene,
+    stands,
+    thread,
+    waiting,
+)
 
 
 def state(story, **question):
@@ -13,14 +30,57 @@ def state(story, **question):
 
 
 def asks(*peers: int, **more):
-    return proc(wchan=PIPE_READ, stdin="pipe", pipes=Seen((pipe(0, "read", peers=peers),)), **more)
+    """Descriptor 3, of which 0 was made, was left open."""
+    ends = tuple(pipe(fd, "read", peers=peers) for fd in (0, 3))
+    return proc(wchan=PIPE_READ, stdin="pipe", pipes=Seen(ends), **more)
 
 
-def test_stdin_of_a_launcher_that_writes_nothing_is_named_within_seconds() -> None:
-    assert state(scene(stands(asks(1)), seconds=8)) is None
-    verdict = state(scene(stands(asks(1), log="Trust remote code? [y/N]"), seconds=14))
+def asked_by(holder, call: CallSample, *more: CallSample, caught=(2,), known: bool = True):
+    """What was asked, and the process that holds the write end, outside of the tree."""
+
+    def tell(second: float):
+        waits = calls_at(second, waiting(100, reads(holder(second).pid, known=known)), waiting(50, call, *more, caught=caught), first=10.0)
+        question = "Trust remote code? [y/N]\n" if second == 0 else ""
+        return {"processes": [asks(50, ppid=50)], "log": question, "peers": Seen((holder(second),)), **waits}
+
+    return tell
+
+
+def child(pid: int | None) -> CallSample:
+    return CallSample(tid=50, call="child", child=pid)
+
+
+def test_stdin_of_a_launcher_that_only_waits_for_its_end_is_named_within_seconds() -> None:
+    told = asked_by(lambda second: proc(50, WAIT4), child(100))
+    assert state(scene(told, seconds=8)) is None
+    verdict = state(scene(told, seconds=24))
     assert (verdict.verdict, verdict.kind, verdict.rule) == ("hung", "stdin", "stdin")
     assert "</dev/null" in verdict.next[0] and "[y/N]" in verdict.reason
+
+
+def test_stdin_of_a_launcher_that_is_stopped_is_named_too() -> None:
+    told = asked_by(lambda second: proc(50, "do_signal_stop", state="T"), CallSample(tid=50))
+    assert state(scene(told, seconds=24)).kind == "stdin"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        asked_by(lambda second: proc(50, SLEEP, run_s=second * 0.03, switches=int(second * 2)), CallSample(tid=50)),
+        asked_by(lambda second: proc(50, SLEEP), CallSample(tid=50)),
+        asked_by(lambda second: proc(50, RECV), reads(tid=50, known=False)),
+        asked_by(lambda second: proc(50, WAIT4), child(101)),
+        asked_by(lambda second: proc(50, WAIT4), child(None)),
+        asked_by(lambda second: proc(50, WAIT4), child(100), caught=(2, 10)),
+        asked_by(lambda second: proc(50, WAIT4), child(100), known=False),
+        asked_by(lambda second: proc(50, WAIT4, others=(thread(51, SLEEP),)), child(100), CallSample(tid=51)),
+        stands(asks(1), log="Trust remote code? [y/N]"),
+    ],
+    ids=["works", "sleeps", "receives", "another child", "any child", "handles a signal", "one of several", "a thread sleeps", "unseen"],
+)
+def test_a_launcher_that_may_still_answer_is_no_hang(told) -> None:
+    verdict = state(scene(told, seconds=150), final=True)
+    assert verdict.verdict == "undecided"
 
 
 def test_a_terminal_at_which_nobody_types_is_stdin_too() -> None:
@@ -54,8 +114,14 @@ def writes(reader, **more):
     return stands(proc(wchan=PIPE_WRITE, pipes=Seen((pipe(1, "write", peers=(reader.pid,), fill=65536),))), reader, **more)
 
 
+def read_by(reader, *calls: CallSample):
+    """The same with the system calls of the reader's threads."""
+    told = writes(reader)
+    return lambda second: {**told(second), **calls_at(second, waiting(100, CallSample(tid=100)), waiting(reader.pid, *calls))}
+
+
 def test_a_full_log_pipe_names_the_reader_that_stands_still() -> None:
-    verdict = state(scene(writes(proc(101, FUTEX, ppid=100)), seconds=14))
+    verdict = state(scene(read_by(proc(101, FUTEX, ppid=100), futex(101)), seconds=14))
     assert (verdict.verdict, verdict.kind, verdict.rule, verdict.culprit.pid) == ("hung", "log_pipe", "log_pipe", 101)
 
 
@@ -68,9 +134,41 @@ def test_a_launcher_that_looks_at_everything_but_this_pipe_is_such_a_reader() ->
     assert state(scene(tell, seconds=14)).kind == "log_pipe"
 
 
-def test_a_reader_that_cannot_be_seen_may_be_ourselves() -> None:
-    writer = proc(wchan=PIPE_WRITE, pipes=Seen((pipe(1, "write", peers=(4000,), fill=65000),)))
-    assert state(scene(stands(writer), seconds=14)).kind == "log_pipe"
+def test_so_does_one_whose_reader_waits_for_the_end_of_the_writer() -> None:
+    def tell(second: float):
+        launcher = proc(50, WAIT4, title="python launch.py")
+        full = Seen((pipe(1, "write", peers=(50,), fill=65536),))
+        writer = proc(100, PIPE_WRITE, ppid=50, others=(thread(150, switches=int(second)),), pipes=full)
+        return {"processes": [launcher, writer], **calls_at(second, waiting(50, child(100)), waiting(100, CallSample(tid=100)))}
+
+    assert state(scene(tell, seconds=14)).kind == "log_pipe"
+
+
+@pytest.mark.parametrize(("wchan", "state_of"), [("wait_for_partner", "S"), ("do_signal_stop", "T")])
+def test_a_reader_at_a_fifo_or_stopped_reads_no_more(wchan: str, state_of: str) -> None:
+    assert state(scene(writes(proc(101, wchan, ppid=100, state=state_of)), seconds=14)).kind in ("log_pipe", "stopped")
+
+
+SLEEPER = thread(151, SLEEP)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        read_by(proc(101, FUTEX, ppid=100, others=(SLEEPER,)), futex(101), CallSample(tid=151)),
+        read_by(proc(101, LOOP, ppid=100), CallSample(tid=101)),
+        read_by(proc(101, FUTEX, ppid=100), futex(101, timed=True)),
+        read_by(proc(101, WAIT4, ppid=100), CallSample(tid=101, call="child")),
+        writes(proc(101, FUTEX, ppid=100)),
+        stands(proc(wchan=PIPE_WRITE, pipes=Seen((pipe(1, "write", peers=(4000,), fill=65000),)))),
+        stands(proc(wchan=PIPE_WRITE, pipes=Seen((pipe(1, "write", known=False, fill=65000),)))),
+        stands(proc(wchan=PIPE_WRITE, others=(SLEEPER,), pipes=Seen((pipe(1, "write", peers=(100,), fill=65000),)))),
+    ],
+    ids=["joins a sleeper", "awaits a timer", "a timed wait", "any child", "calls unread", "unseen", "unknown", "its own sleeping thread"],
+)
+def test_a_reader_that_may_read_on_is_no_hang(told) -> None:
+    verdict = state(scene(told, seconds=150), final=True)
+    assert verdict.verdict == "undecided"
 
 
 @pytest.mark.parametrize("seconds", [14, 28])

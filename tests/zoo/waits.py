@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import threading
@@ -26,15 +27,25 @@ def log_pipe(stage: Stage) -> None:
     faults.log_pipe(stage)
 
 
-@hung("stdin", pace="decisive", stdin="pipe")
+@hung("stdin", pace="decisive")
 def stdin(stage: Stage) -> None:
-    """It asks something on standard input, a pipe into which nobody writes."""
-    stage.pause(0.5, 3)
-    if stage.seed % 2:
-        chatter(stage)
-    stage.say(stage.pick("Trust remote code? [y/N]", "Overwrite existing cache? (y/n)", "Enter access token:"))
+    """It asks something on standard input, a pipe from its launcher, which writes nothing and waits for it to end."""
+    inlet, outlet = os.pipe()
+    asks = os.fork()
+    if asks == 0:
+        os.dup2(inlet, 0)
+        os.close(outlet)
+        stage.pause(0.5, 3)
+        if stage.seed % 2:
+            chatter(stage)
+        stage.say(stage.pick("Trust remote code? [y/N]", "Overwrite existing cache? (y/n)", "Enter access token:"))
+        stage.stuck()
+        sys.stdin.readline()
+        os._exit(1)
+    os.close(inlet)
+    stage.blame(pid=asks)
     stage.stuck()
-    sys.stdin.readline()
+    os.waitpid(asks, 0)
 
 
 def _send_then_nothing(stage: Stage) -> None:
