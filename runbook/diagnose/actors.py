@@ -132,7 +132,7 @@ def _elsewhere(view: View) -> Iterator[Unseen]:
 def _strangers(view: View) -> Iterator[Unseen]:
     """Partners whose own work cannot be seen: on other hosts, of other users, behind unix sockets."""
     ours = {process.pid for process in tree(view)}
-    watched = {run.process.pid for run in view.once(peer_execution).runs}
+    watched = {run.process.pid for run in view.once(peer_execution).runs if _is_closed(view, run)}
     serving = _ports(view)
     for one in sockets(view):
         outside = one.peer_pid is None or (one.peer_pid not in ours and one.peer_pid not in watched)
@@ -164,6 +164,15 @@ def knocks_here(view: View, one: SocketSample) -> bool:
 
 def _host(address: str) -> str:
     return address.rpartition(":")[0].strip("[]").removeprefix("::ffff:")
+
+
+def _is_closed(view: View, run: Run) -> bool:
+    """Whether nothing in a partner comes back by itself: it is stopped, or each of its threads is in a call without a limit of time."""
+    from runbook.diagnose.knots import at_calls  # which asks here for what is awaited
+
+    calls = view.once(at_calls)
+    held = [calls.get((run.process.pid, thread.tid)) for thread in run.process.threads]
+    return run.process.state == "T" or all(one is not None and bool(one.call) and not one.timed for one in held)
 
 
 def _nowhere(view: View) -> Iterator[Unseen]:
@@ -307,7 +316,7 @@ def _may_read(view: View, pid: int, kinds: tuple[str, ...] = ("recv", "loop", ""
     """Whether a thread of the process waits in a receive, in a loop over descriptors, or nobody knows where."""
     for run in view.once(execution).runs:
         if run.process.pid == pid:
-            return any(wchan_kind(channel) in kinds for channel in (run.wchan, *run.others))
+            return any(wchan_kind(channel) in kinds for channel in (run.wchan, *(one.wchan for one in run.process.threads)))
     return "" in kinds
 
 

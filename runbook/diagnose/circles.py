@@ -45,6 +45,8 @@ def circle(view: View) -> bool:
         return False
     owners = {pid for pid, _ in locked}
     awake = woken_by_signals(view, STOPPING)
+    if owners & awake:
+        return False  # a handler of theirs may free a lock
     for pid, thread in _threads(view):
         call = held.get((pid, thread.tid))
         still = call is not None and call.private and not call.timed and pid not in awake

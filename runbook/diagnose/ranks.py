@@ -15,7 +15,7 @@ import msgspec
 from runbook.diagnose.actors import actors, pipes, sockets
 from runbook.diagnose.child_deaths import COMM, says_it_waits, zombies
 from runbook.diagnose.execution import APART_S, Run, execution
-from runbook.diagnose.family import everyone, is_helper, name, rank_mains, ranks, ranks_elsewhere
+from runbook.diagnose.family import accused, everyone, is_helper, name, rank_mains, ranks, ranks_elsewhere
 from runbook.diagnose.knots import at_calls, woken_by_signals
 from runbook.diagnose.motion import Key, readings, rows
 from runbook.diagnose.places import NOWHERE, Place, normalised, places, python_threads
@@ -298,7 +298,8 @@ def outsiders_stand(view: View) -> bool:
     threads of the collectives' library only carry what other ranks send.
     """
     table, calls, awake = view.once(places), view.once(at_calls), woken_by_signals(view)
-    for process in view.once(ranks).values():
+    numbered = [*view.once(ranks).values()]
+    for process in numbered or [run.process for run in view.once(accused)]:  # a number that was set after a fork is not seen
         key = (process.pid, process.start)
         place = table.get(key, NOWHERE)
         if place.kind == "collective":
