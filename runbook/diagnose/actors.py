@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from runbook.diagnose.calls import at_calls
 from runbook.diagnose.child_progress import is_compiler
 from runbook.diagnose.execution import SPINS, WORKS, Run, execution, peer_execution
 from runbook.diagnose.family import accused, everyone, is_helper, name, ranks_elsewhere
@@ -168,8 +169,6 @@ def _host(address: str) -> str:
 
 def _is_closed(view: View, run: Run) -> bool:
     """Whether nothing in a partner comes back by itself: it is stopped, or each of its threads is in a call without a limit of time."""
-    from runbook.diagnose.knots import at_calls  # which asks here for what is awaited
-
     calls = view.once(at_calls)
     held = [calls.get((run.process.pid, thread.tid)) for thread in run.process.threads]
     return run.process.state == "T" or all(one is not None and bool(one.call) and not one.timed for one in held)

@@ -12,8 +12,9 @@ import itertools
 from collections.abc import Iterator
 
 from runbook.diagnose.actors import tree
+from runbook.diagnose.calls import ENDING, Tid, at_calls, woken_by_signals
 from runbook.diagnose.family import HELPERS, accused
-from runbook.diagnose.knots import ENDING, at_calls, knot, woken_by_signals
+from runbook.diagnose.knots import knot
 from runbook.diagnose.motion import rows
 from runbook.diagnose.places import frame_kind, normalised, wchan_kind
 from runbook.diagnose.stall import stall
@@ -25,8 +26,6 @@ BEATS = 5
 BEAT_S = 30.0
 STOPPING = ENDING | {3, 15}
 """With QUIT and TERM: a thread that waits to be told to stop frees locks only at the end."""
-
-Tid = tuple[int, int]
 
 
 def tied(view: View) -> bool:

@@ -13,19 +13,12 @@ semaphore in shared memory is no private futex; a poll, a timer, a FIFO, a termi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 
 from runbook.diagnose.actors import tree
-from runbook.diagnose.execution import APART_S
-from runbook.diagnose.motion import Key, readings, rows
-from runbook.diagnose.stall import stall
+from runbook.diagnose.calls import Tid, at_calls, looks_of, woken_by_signals
 from runbook.diagnose.view import View
-from runbook.model.sample import CallSample, LockSample, ProcessSample, Seen, ThreadSample
-
-Tid = tuple[int, int]
-"""A thread: its process's pid and its own id."""
-ENDING = frozenset({2, 4, 6, 7, 8, 11, 32, 33})
-"""Signals that end a process or are the C library's own: INT, ILL, ABRT, BUS, FPE, SEGV. A handler of another may wake it for good."""
+from runbook.model.sample import CallSample, LockSample, ProcessSample, Seen
 
 
 def knot(view: View) -> frozenset[Tid]:
@@ -58,52 +51,6 @@ def _bound(view: View, given: frozenset[Tid]) -> frozenset[Tid]:
         left -= free
 
 
-def at_calls(view: View) -> Mapping[Tid, CallSample]:
-    """Threads that have executed nothing since they were seen in a system call, each with it."""
-    since = view.once(stall).since
-    found = {}
-    for sample, waits in readings(view.samples, "calls"):
-        for one in waits if sample.t >= since else ():
-            looks = view.once(_looks).get((one.pid, one.start), [])
-            found.update({(one.pid, call.tid): call for call in one.threads if _stood(looks, call.tid, sample.t)})
-    return found
-
-
-def woken_by_signals(view: View, but: frozenset[int] = ENDING) -> frozenset[int]:
-    """Processes that handle other signals than these, or of which that is not known."""
-    waits = view.newest("calls")
-    read = waits.value if isinstance(waits, Seen) else ()
-    return frozenset(one.pid for one in read if one.caught is None or set(one.caught) - but)
-
-
-def _stood(looks: Sequence[tuple[float, ProcessSample]], tid: int, t: float) -> bool:
-    """Whether a thread executed nothing from before `t` until after it and until now, for ten seconds or longer."""
-    times = []
-    last: ThreadSample | None = None
-    for at, process in looks:
-        row = next((one for one in process.threads if one.tid == tid), None)
-        last = last or row
-        if row is None or last is None or row.state == "R" or _clocks(row) != _clocks(last):
-            break
-        times.append(at)
-    return bool(times) and times[0] - times[-1] >= APART_S and times[-1] <= t < times[0]
-
-
-def _clocks(row: ThreadSample) -> tuple[int, int, int]:
-    return row.run_ns, row.wait_ns, row.switches
-
-
-def _looks(view: View) -> Mapping[Key, list[tuple[float, ProcessSample]]]:
-    """The readings of each process with its threads, of the tree and of the peers, newest first."""
-    found: dict[Key, list[tuple[float, ProcessSample]]] = {}
-    for sample in reversed(view.samples):
-        peers = sample.peers.value if isinstance(sample.peers, Seen) else ()
-        for process in (*rows(sample).values(), *peers):
-            if process.threads:
-                found.setdefault((process.pid, process.start), []).append((sample.t, process))
-    return found
-
-
 def process_of(view: View, pid: int) -> ProcessSample | None:
     """A living process of the tree or of its peers."""
     return view.once(_everyone).get(pid)
@@ -113,7 +60,7 @@ def _everyone(view: View) -> Mapping[int, ProcessSample]:
     """The processes that live now, of the tree and of its peers, by pid."""
     peers = view.newest("peers")
     newest = [*tree(view), *(peers.value if isinstance(peers, Seen) else ())]
-    looks = view.once(_looks)
+    looks = view.once(looks_of)
     return {one.pid: looks[one.pid, one.start][0][1] for one in newest if one.state not in "ZX" and (one.pid, one.start) in looks}
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from runbook.diagnose.actors import actors, knocks_here
+from runbook.diagnose.calls import at_calls
 from runbook.diagnose.deadlocks import knot_proof, knotted
 from runbook.diagnose.execution import APART_S, Run
 from runbook.diagnose.family import accused, everyone, name
-from runbook.diagnose.knots import at_calls, process_of
+from runbook.diagnose.knots import process_of
 from runbook.diagnose.motion import readings
 from runbook.diagnose.stall import stall
 from runbook.diagnose.standstill import Proof, at_rest, excused, standstill, verdict

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 
 from runbook.diagnose.actors import pipes
+from runbook.diagnose.calls import Tid, at_calls, woken_by_signals
 from runbook.diagnose.execution import APART_S, WORKS, Run, execution, peer_execution
 from runbook.diagnose.family import everyone, name
-from runbook.diagnose.knots import Tid, at_calls, may_act, waiting_for_end, woken_by_signals
+from runbook.diagnose.knots import may_act, waiting_for_end
 from runbook.diagnose.places import NOWHERE, places, wchan_kind
 from runbook.diagnose.stall import stall
 from runbook.diagnose.standstill import Proof, at_rest, verdict

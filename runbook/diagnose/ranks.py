@@ -13,10 +13,10 @@ from typing import NamedTuple
 import msgspec
 
 from runbook.diagnose.actors import actors, pipes, sockets
+from runbook.diagnose.calls import at_calls, woken_by_signals
 from runbook.diagnose.child_deaths import COMM, says_it_waits, zombies
 from runbook.diagnose.execution import APART_S, Run, execution
 from runbook.diagnose.family import accused, everyone, is_helper, name, rank_mains, ranks, ranks_elsewhere
-from runbook.diagnose.knots import at_calls, woken_by_signals
 from runbook.diagnose.motion import Key, readings, rows
 from runbook.diagnose.places import NOWHERE, Place, normalised, places, python_threads
 from runbook.diagnose.stall import stall

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runbook.diagnose.actors import pipes, sockets
+from runbook.diagnose.calls import at_calls
 from runbook.diagnose.execution import Run, execution, peer_execution
 from runbook.diagnose.family import everyone, is_helper
-from runbook.diagnose.knots import at_calls
 from runbook.diagnose.motion import readings
 from runbook.diagnose.places import NOWHERE, Place, places, wchan_kind
 from runbook.diagnose.standstill import standstill

@@ -1,0 +1,62 @@
+"""The system calls in which threads stand, as the looks bear them out: no thread that executed anything since counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from runbook.diagnose.execution import APART_S
+from runbook.diagnose.motion import Key, readings, rows
+from runbook.diagnose.stall import stall
+from runbook.diagnose.view import View
+from runbook.model.sample import CallSample, ProcessSample, Seen, ThreadSample
+
+Tid = tuple[int, int]
+"""A thread: its process's pid and its own id."""
+ENDING = frozenset({2, 4, 6, 7, 8, 11, 32, 33})
+"""Signals that end a process or are the C library's own: INT, ILL, ABRT, BUS, FPE, SEGV. A handler of another may wake it for good."""
+
+
+def at_calls(view: View) -> Mapping[Tid, CallSample]:
+    """Threads that have executed nothing since they were seen in a system call, each with it."""
+    since = view.once(stall).since
+    found = {}
+    for sample, waits in readings(view.samples, "calls"):
+        for one in waits if sample.t >= since else ():
+            looks = view.once(looks_of).get((one.pid, one.start), [])
+            found.update({(one.pid, call.tid): call for call in one.threads if _stood(looks, call.tid, sample.t)})
+    return found
+
+
+def woken_by_signals(view: View, but: frozenset[int] = ENDING) -> frozenset[int]:
+    """Processes that handle other signals than these, or of which that is not known."""
+    waits = view.newest("calls")
+    read = waits.value if isinstance(waits, Seen) else ()
+    return frozenset(one.pid for one in read if one.caught is None or set(one.caught) - but)
+
+
+def _stood(looks: Sequence[tuple[float, ProcessSample]], tid: int, t: float) -> bool:
+    """Whether a thread executed nothing from before `t` until after it and until now, for ten seconds or longer."""
+    times = []
+    last: ThreadSample | None = None
+    for at, process in looks:
+        row = next((one for one in process.threads if one.tid == tid), None)
+        last = last or row
+        if row is None or last is None or row.state == "R" or _clocks(row) != _clocks(last):
+            break
+        times.append(at)
+    return bool(times) and times[0] - times[-1] >= APART_S and times[-1] <= t < times[0]
+
+
+def _clocks(row: ThreadSample) -> tuple[int, int, int]:
+    return row.run_ns, row.wait_ns, row.switches
+
+
+def looks_of(view: View) -> Mapping[Key, list[tuple[float, ProcessSample]]]:
+    """The readings of each process with its threads, of the tree and of the peers, newest first."""
+    found: dict[Key, list[tuple[float, ProcessSample]]] = {}
+    for sample in reversed(view.samples):
+        peers = sample.peers.value if isinstance(sample.peers, Seen) else ()
+        for process in (*rows(sample).values(), *peers):
+            if process.threads:
+                found.setdefault((process.pid, process.start), []).append((sample.t, process))
+    return found
