@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from runbook.cli.sources import load_with, read_bounded, read_inventory, read_roles, source_texts
+from runbook.cli.sources import load, read_bounded, read_inventory, source_texts
 from runbook.model.diagnostic import Span
 from runbook.model.playbook import Playbook
 
@@ -56,15 +56,12 @@ def command(playbook: str, roles: tuple[str, ...], overrides: tuple[str, ...], a
     From lowest to highest: defaults of inputs, `vars`, `vars_files`, hosts.yaml, the playbook's own `hosts`, -e. Blocks, steps and `set`
     come between hosts and -e. Values stand as they are written; those of a secret's name are not shown.
     """
-    from runbook.playbook.overrides import read_overrides
     from runbook.render.diagnostics import as_text
 
-    given, found = read_overrides(overrides, read_bounded)
-    checked, diagnostics, _ = load_with(playbook, given, read_roles(roles))
-    diagnostics = found + diagnostics
+    checked, diagnostics, _ = load(playbook, overrides, roles)
     if diagnostics:
         click.echo(as_text(diagnostics, source_texts(diagnostics)), err=True)
-    if checked is None or found:
+    if checked is None:
         return 2
     rows = list(table(checked, overrides))
     if as_json:

@@ -5,7 +5,7 @@ One call is one round trip. `Host` is the same for `local`, SSH, the lab and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -104,14 +104,6 @@ __all__ = [
 """The host's whole vocabulary: steps and engine need no other module of this package."""
 
 
-def _read(kind: Any, data: Any, op: str) -> Any:
-    """An answer as its type. Raises RemoteError for a damaged one: the helper is of our own version, so something on the way is not."""
-    try:
-        return msgspec.convert(data, kind)
-    except msgspec.ValidationError as error:
-        raise RemoteError("failed", f"the answer to `{op}` cannot be read: {error}", "try again; if it repeats, report it") from error
-
-
 class Host(Closely, Commands):
     """One target, connected. Every method is one round trip and raises HostError; `cancel` applies to all calls."""
 
@@ -134,28 +126,7 @@ class Host(Closely, Commands):
         self.http = http
         self.gpu_indices = gpus
         self.ends_with_link = ends_with_link
-        self.cancel: CancelToken | None = None
         self._looks = Looks()
-
-    def call(
-        self,
-        op: str,
-        /,
-        *,
-        timeout_s: float = 30.0,
-        blob: bytes = b"",
-        on_event: Callable[[dict[str, Any], bytes], None] | None = None,
-        **args: Any,
-    ) -> Reply:
-        """A raw operation of the helper (docs/reference/helper.md)."""
-        return self.transport.call(op, args, blob, timeout_s=timeout_s, cancel=self.cancel, on_event=on_event)
-
-    def _typed(self, kind: Any, op: str, /, *, timeout_s: float = 30.0, **args: Any) -> Any:
-        return _read(kind, self.call(op, timeout_s=timeout_s, **args).data, op)
-
-    def _field(self, name: str, kind: Any, op: str, /, *, timeout_s: float = 30.0, **args: Any) -> Any:
-        """One field of an answer."""
-        return _read(kind, _read(dict[str, Any], self.call(op, timeout_s=timeout_s, **args).data, op).get(name), op)
 
     def close(self) -> None:
         """End the helper and the connection."""

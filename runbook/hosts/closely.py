@@ -8,8 +8,9 @@ from typing import Any, Union
 
 import msgspec
 
+from runbook.hosts.calling import Calling
 from runbook.hosts.errors import CallTimeout, RemoteError
-from runbook.model.remote import ProcessId, Reply, Taken, TakenFile, TakenItem
+from runbook.model.remote import ProcessId, Taken, TakenFile, TakenItem
 from runbook.model.sample import Absent, Blind, CollectiveSample, Outcome, Seen, StackSample
 
 StacksFound = Union[Seen[tuple[StackSample, ...]], Absent, Blind]
@@ -18,12 +19,8 @@ UPLOAD_S = 30.0
 """A link that needs longer for three megabytes gets wait channels instead."""
 
 
-class Closely:
+class Closely(Calling):
     """The part of a `Host` that looks closer."""
-
-    def call(self, op: str, /, *, timeout_s: float = 30.0, blob: bytes = b"", **args: Any) -> Reply:
-        """See `Host.call`."""
-        raise NotImplementedError
 
     def stacks(self, targets: Sequence[tuple[ProcessId, int | None]], look: int = 1, limit_s: float = 8.0) -> Outcome:
         """Stacks of these (process, rank), as `tuple[StackSample, …]`: bounded, side by side, without pausing anything.

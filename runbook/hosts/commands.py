@@ -7,29 +7,13 @@ from typing import Any
 
 import msgspec
 
+from runbook.hosts.calling import Calling
 from runbook.model.remote import Completed, ProcessId, Reply
 from runbook.model.units import Rung
 
 
-class Commands:
+class Commands(Calling):
     """The part of a `Host` that runs commands."""
-
-    def call(
-        self,
-        op: str,
-        /,
-        *,
-        timeout_s: float = 30.0,
-        blob: bytes = b"",
-        on_event: Callable[[dict[str, Any], bytes], None] | None = None,
-        **args: Any,
-    ) -> Reply:
-        """See `Host.call`."""
-        raise NotImplementedError
-
-    def _field(self, name: str, kind: Any, op: str, /, *, timeout_s: float = 30.0, **args: Any) -> Any:
-        """See `Host._field`."""
-        raise NotImplementedError
 
     def run(
         self,
