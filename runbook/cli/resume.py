@@ -6,15 +6,14 @@ import contextlib
 import functools
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from runbook.cli import reuse, store
-from runbook.cli.cancel import last_open, rebuild, secrets_of
+from runbook.cli import recorded, reuse, store
 from runbook.cli.load import read_secrets
 from runbook.cli.params import DURATION
 from runbook.engine.lock import Held
@@ -40,7 +39,7 @@ def command(run: str, redo: tuple[str, ...], skip: tuple[str, ...], wait_for: fl
     script, a copy or a request that sends something it cannot be known: the run stops there, exit 9, until --redo or --skip says what
     is right. Secrets are read from the environment again.
     """
-    folder = (last_open() if run == "last" else store.find_run(run)).absolute()
+    folder = (recorded.last_open() if run == "last" else store.find_run(run)).absolute()
     work = functools.partial(_held, folder, redo, skip, as_json)
     if (detach or wait_for is not None) and fold(store.read_run(folder)).ended is None:
         from runbook.cli import worker
@@ -65,8 +64,7 @@ def _resume(folder: Path, redo: tuple[str, ...], skip: tuple[str, ...], as_json:
     from runbook.cli import live, perform
     from runbook.cli.prompt import asker
     from runbook.engine.journal import repair_torn_line
-    from runbook.engine.resume import resume
-    from runbook.engine.runtime import Options
+    from runbook.engine.resume import past_of, resume
     from runbook.hosts.base import HostError
 
     events = store.read_run(folder)
@@ -86,22 +84,11 @@ def _resume(folder: Path, redo: tuple[str, ...], skip: tuple[str, ...], as_json:
     again = Again(folder, header)
     for name in again.unmasked:
         click.echo(f"the secret {name} is not set now, so it cannot be masked: the server's log is not fetched", err=True)
-    _check(Past(events), redo, skip)
+    past = past_of(again.playbook, events, redo, skip)
+    _check(past)
     repair_torn_line(folder)
     clock = SystemClock()
-    options = Options(
-        run=header.run,
-        dir=str(folder.absolute()),
-        overrides=again.overrides,
-        check=header.check,
-        no_suspend=header.no_suspend,
-        keep=header.keep,
-        argv=header.argv,
-        unmasked=again.unmasked,
-        tags=header.tags,
-        skip_tags=header.skip_tags,
-        start_at=header.start_at,
-    )
+    options = recorded.options(folder, header, again.overrides, again.unmasked, no_suspend=header.no_suspend, keep=header.keep)
     runtime = perform.runtime(again.playbook, options, again.secrets, clock, first=len(events), cwd=header.controller.get("cwd"))
     runtime.ask = None if quiet else asker(clock)
     with contextlib.suppress(click.UsageError):  # the other run's folder is gone: then there is nothing more to take over
@@ -111,7 +98,7 @@ def _resume(folder: Path, redo: tuple[str, ...], skip: tuple[str, ...], as_json:
         runtime.journal.follow(follower.follow)
         leave = functools.partial(perform.leave, options, as_json)
         try:
-            ended = resume(runtime, events, leave, perform.controller(), redo, skip)
+            ended = resume(runtime, events, past, leave, perform.controller())
         except HostError as problem:
             click.echo(f"{header.run} was not resumed: {problem.summary}" + (f"; {problem.hint}" if problem.hint else ""), err=True)
             return EXIT_CODES["unreachable"]
@@ -123,13 +110,13 @@ class Again:
     """What a run is gone on with: its playbook, its overrides and its secrets, whose values the environment gives once more."""
 
     def __init__(self, folder: Path, header: RunStarted) -> None:
-        secrets, self.unmasked = secrets_of(folder, header)
+        secrets, self.unmasked = recorded.secrets_of(folder, header)
         for name in self.unmasked:
             if name in header.overrides:
                 raise click.UsageError(f"the value of `-e {name}=…` is a secret, so the journal does not have it: run with {name}=… set")
         whole = _with_its_text(header)
         overrides, vars = _revived(header.overrides, secrets), _revived(header.vars, secrets)
-        self.playbook = msgspec.structs.replace(rebuild(whole), vars=vars)
+        self.playbook = msgspec.structs.replace(recorded.rebuild(whole), vars=vars)
         self.overrides: dict[str, Any] = overrides
         self.secrets, problems = read_secrets(self.playbook, overrides, os.environ)
         if problems:
@@ -163,13 +150,13 @@ def _revived(value: Any, secrets: Mapping[str, str]) -> Any:
     return [_revived(item, secrets) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def _check(past: Past, redo: Sequence[str], skip: Sequence[str]) -> None:
+def _check(past: Past) -> None:
     """--redo and --skip name what was in flight, and not both the same."""
     flying = sorted({key.step for key in past.flights})
-    for option, names in (("--redo", redo), ("--skip", skip)):
-        for name in names:
+    for option, names in (("--redo", past.redo), ("--skip", past.skip)):
+        for name in sorted(names):
             if name not in flying:
                 there = f"in flight: {', '.join(flying)}" if flying else "no step was in flight"
                 raise click.UsageError(f"{option} {name}: that step was not in flight when the controller died ({there})")
-    if both := set(redo) & set(skip):
+    if both := past.redo & past.skip:
         raise click.UsageError(f"`{min(both)}` is named by --redo and by --skip: choose one")

@@ -18,47 +18,46 @@ from runbook.engine.state import fold, keeper_run
 from runbook.engine.watch import pause
 from runbook.hosts.base import Host, HostFacts, RemoteError
 from runbook.model.event import ActionEnded, ActionStarted, AnyEvent, Owed, Resumed, RunEnded, RunSuspended, StepEnded
+from runbook.model.playbook import Playbook
 
 CLEANING_S = 120.0
 """A keeper that is just cleaning up is waited for so long."""
 DIED = "its controller died here"
 
 
-def resume(
-    runtime: Runtime,
-    events: Sequence[AnyEvent],
-    leave: Leave,
-    controller: dict[str, Any],
-    redo: Sequence[str] = (),
-    skip: Sequence[str] = (),
-) -> RunEnded | RunSuspended:
+def resume(runtime: Runtime, events: Sequence[AnyEvent], past: Past, leave: Leave, controller: dict[str, Any]) -> RunEnded | RunSuspended:
     """Go on with a run. Raises HostError, with nothing changed, when a host on which it has something cannot be reached."""
-    _take_up(runtime, events, redo, skip)
+    _take_up(runtime, events, past)
     try:
         undone = _reach(runtime)
     except BaseException:
         runtime.close()
         raise
     flying = [_name(flight) for flight in runtime.past.flights.values()]
-    runtime.emit(Resumed(controller=controller, in_flight=flying, redo=list(redo), skip=list(skip)))
+    runtime.emit(Resumed(controller=controller, in_flight=flying, redo=sorted(past.redo), skip=sorted(past.skip)))
     _close(runtime)
     return Execution(runtime, leave).resume(undone)
 
 
 def cancel(runtime: Runtime, events: list[AnyEvent], leave: Leave) -> RunEnded:
     """Clean a run up that is suspended or has lost its controller: its `always`, then what is owed. Of one that has ended: what it kept."""
-    _take_up(runtime, events, (), ())
+    _take_up(runtime, events, past_of(runtime.playbook, events))
     if runtime.state.ended is not None:
         return Execution(runtime, leave).release()
     _close(runtime)
     return Execution(runtime, leave).cancel()
 
 
-def _take_up(runtime: Runtime, events: Sequence[AnyEvent], redo: Sequence[str], skip: Sequence[str]) -> None:
+def past_of(playbook: Playbook, events: Sequence[AnyEvent], redo: Sequence[str] = (), skip: Sequence[str] = ()) -> Past:
+    """What was done before, by the order of the playbook's steps."""
+    return Past(events, walk((*playbook.steps, *playbook.always)), redo, skip)
+
+
+def _take_up(runtime: Runtime, events: Sequence[AnyEvent], past: Past) -> None:
     """The state and the past of the run so far."""
     runtime.state = fold(list(events))
     runtime.journal.follow(runtime.state.apply)
-    runtime.past = Past(events, walk((*runtime.playbook.steps, *runtime.playbook.always)), redo, skip)
+    runtime.past = past
     runtime.count_actions(sum(isinstance(event, ActionStarted) for event in events))
     for connected in runtime.state.hosts.values():
         runtime.remember(connected.host, msgspec.convert(connected.facts, HostFacts))

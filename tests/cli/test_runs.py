@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from runbook.cli import cancel
 from runbook.cli.main import exit_code
+from runbook.cli.recorded import last_open
 from tests.cli.recorded import T0, events, record, recorded
 
 
@@ -83,6 +83,6 @@ def test_the_last_run_of_cancel_is_the_last_that_is_open(own_state, several):
     recorded(own_state, "g-passed", t=time.time())
     for name in ("e-running", "f-broken"):
         shutil.rmtree(own_state / "runbook" / "runs" / name)
-    assert cancel.last_open().name == "d-slow"
+    assert last_open().name == "d-slow"
     shutil.rmtree(own_state / "runbook" / "runs" / "d-slow")
-    assert cancel.last_open().name == "g-passed"
+    assert last_open().name == "g-passed"

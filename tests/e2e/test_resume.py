@@ -239,6 +239,20 @@ def test_secrets_are_asked_for_again_and_the_folder_of_the_start_counts(tmp_path
     assert not [path for path in (tmp_path / "run").rglob("*") if path.is_file() and b"tiger" in path.read_bytes()]
 
 
+def test_a_cancel_leaves_out_the_steps_that_the_run_left_out(tmp_path):
+    state, run = tmp_path / "state", tmp_path / "run"
+    always = [{"id": name, "tags": [name], "run": f"touch {tmp_path / name}"} for name in ("loud", "quiet")]
+    book = {"runbook": 1, "hosts": {"box": "local"}, "steps": [{"id": "hold", "run": "sleep 60"}], "always": always}
+    (tmp_path / "book.yaml").write_text(json.dumps(book))
+    child = start("run", "book.yaml", "--skip-tags", "loud", "--out", run, state=state, cwd=tmp_path)
+    until(lambda: (run / "events.jsonl").exists() and '"step":"hold"' in (run / "events.jsonl").read_text(), 60)
+    child.kill()
+    child.communicate()
+    ended = runbook("cancel", run, "--json", state=state)
+    assert ended.json["verdict"] == "interrupted" and ended.code == 0, ended.err
+    assert (tmp_path / "quiet").exists() and not (tmp_path / "loud").exists()
+
+
 @pytest.mark.slow
 def test_wherever_the_controller_is_killed_the_run_ends_as_it_would_have():
     """A sample of tests/chaos/controller_kills.py."""

@@ -6,7 +6,7 @@ import pytest
 from runbook.engine.execute import execute
 from runbook.engine.journal import Journal, JournalError, load_events
 from runbook.engine.redact import Mask
-from runbook.engine.resume import resume
+from runbook.engine.resume import past_of, resume
 from runbook.engine.runtime import Options, Runtime
 from runbook.hosts.base import Host
 from runbook.model.clock import SystemClock
@@ -77,7 +77,8 @@ def goes_on(text, folder, die_at=None, **how):
     """(last event, steps that ran after the resume)."""
     SAID.clear()
     events = load_events(folder)
-    last = resume(runtime(text, folder, len(events), die_at), events, lambda left: None, {"pid": 2}, **how)
+    again = runtime(text, folder, len(events), die_at)
+    last = resume(again, events, past_of(again.playbook, events, **how), lambda left: None, {"pid": 2})
     return last, list(SAID)
 
 
