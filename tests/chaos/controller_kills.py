@@ -14,7 +14,6 @@ killed as well, and whether it is cancelled in place of resumed. What has to hol
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import hashlib
 import json
@@ -34,6 +33,7 @@ from typing import Any, NamedTuple
 
 from runbook.engine.journal import decode_event
 from runbook.model.event import ActionEnded, ActionStarted, RunStarted, StepEnded, StepStarted
+from tests.chaos.seeded import main
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVER = ROOT / "tests" / "data" / "servers" / "probed_server.py"
@@ -324,19 +324,5 @@ def _counts(some: list[Result]) -> list[int]:
     ]
 
 
-def main() -> int:
-    """Print the table; 1 when anything did not hold."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=1, help="of the first trial; the others follow")
-    parser.add_argument("--at-once", type=int, default=4)
-    args = parser.parse_args()
-    began = time.monotonic()
-    results = trials(range(args.seed, args.seed + args.kills), args.at_once)
-    took = f"{len(results)} trials in {time.monotonic() - began:.0f} s, {args.at_once} side by side"
-    sys.stdout.write(f"{table(results)}\n\n{took}\n")
-    return int(any(result.faults for result in results))
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(__doc__, trials, table, kills=200, at_once=4))

@@ -1,10 +1,10 @@
-"""A sample of the kills of tests/benchmarks/kill_chaos.py, at random but fixed points."""
+"""A sample of the kills of tests/chaos/patch_kills.py, at random but fixed points."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.benchmarks.kill_chaos import plan, table, trials
+from tests.chaos.patch_kills import plan, table, trials
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

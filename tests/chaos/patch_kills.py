@@ -1,6 +1,6 @@
 """Kill -9 controller, helper and keeper at random points of patch -> restore, and look whether every file comes back whole.
 
-    python tests/benchmarks/kill_chaos.py [--kills 500] [--seed 1] [--at-once 8]
+    python -m tests.chaos.patch_kills [--kills 500] [--seed 1] [--at-once 8]
 
 Each trial is a run of its own on target `local`, in its own state folder, with a tiny module and `undo_after` between 1 and 3 s. From its seed
 come the victims, the phase and the moment in it. What has to hold:
@@ -13,7 +13,6 @@ come the victims, the phase and the moment in it. What has to hold:
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import hashlib
 import json
@@ -29,6 +28,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.chaos.seeded import main
 
 ROOT = Path(__file__).resolve().parents[2]
 SLACK_S = 5.0
@@ -318,19 +319,5 @@ def _environ_has(pid: int, text: str) -> bool:
     return False
 
 
-def main() -> int:
-    """Print the table; 1 when anything did not hold."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--kills", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=1, help="of the first trial; the others follow")
-    parser.add_argument("--at-once", type=int, default=8)
-    args = parser.parse_args()
-    began = time.monotonic()
-    results = trials(range(args.seed, args.seed + args.kills), args.at_once)
-    took = f"{len(results)} trials in {time.monotonic() - began:.0f} s, {args.at_once} side by side"
-    sys.stdout.write(f"{table(results)}\n\n{took}\n")
-    return int(any(result.faults for result in results))
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(__doc__, trials, table, kills=500, at_once=8))
