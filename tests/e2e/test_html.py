@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from runbook.engine.journal import read_events
-from runbook.model.event import PhaseReached, SampleTaken
-from runbook.model.sample import Seen
+from runbook.model.event import PhaseReached, StepEnded
+from runbook.onhost.procs import descendants
 from tests.e2e.cli import STORY, Outcome, start
 from tests.support.chromium import Browser
 from tests.support.waiting import until
@@ -27,7 +27,7 @@ def hung(lab, tmp_path_factory) -> Outcome:
     """A run whose server of four ranks has one stopped while it loads."""
     folder = tmp_path_factory.mktemp("hung")
     playbook = yaml.safe_load(STORY.read_text())
-    flags = f"--port {_free_port()} --speculative-algorithm EAGLE3 --ranks 4 --load-rate 60KiB".split()
+    flags = f"--port {_free_port()} --speculative-algorithm EAGLE3 --ranks 4 --load-rate 40KiB".split()
     launch = next(step["launch"] for step in playbook["steps"] if "launch" in step)
     launch["command"] = ["python", "-m", "lab_engine.launch_server", *flags]
     path = folder / "hung.yaml"
@@ -51,12 +51,13 @@ def _free_port() -> int:
 
 
 def _rank_that_loads(journal: Path) -> int | None:
-    """The pid of the rank to stop, once it loads weights."""
+    """The pid of the rank to stop, once it loads weights: of the launched server's processes, the one whose title names it."""
     events = read_events(journal.read_bytes()) if journal.exists() else []
-    loads = any(isinstance(event, PhaseReached) and event.rank == STOPPED and event.phase == "weights" for event in events)
-    samples = [event.sample for event in events if isinstance(event, SampleTaken) and isinstance(event.sample.processes, Seen)]
-    ranks = [process for sample in samples[-1:] for process in sample.processes.value if process.rank == STOPPED]
-    return ranks[0].pid if loads and ranks else None
+    if not any(isinstance(event, PhaseReached) and event.rank == STOPPED and event.phase == "weights" for event in events):
+        return None
+    server = next(event.result["pid"] for event in events if isinstance(event, StepEnded) and "pid" in event.result)
+    titled = [pid for pid in descendants(server) if f"scheduler_TP{STOPPED}".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return titled[0] if titled else None
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +152,12 @@ def test_light_and_dark_and_a_narrow_window_fit(hung, browser, dark):
     ground = [int(part) for part in opened.evaluate("getComputedStyle(document.body).backgroundColor")[4:-1].split(",")]
     assert (max(ground) < 60) if dark else (min(ground) > 200)
     assert len(opened.screenshot()) > 5_000 and "Hung" in opened.above_the_fold()
+
+
+def test_a_long_name_of_a_phase_fits_a_narrow_window_too(hung, browser, tmp_path):
+    copy = tmp_path / "long.html"
+    copy.write_text(Path(hung.json["transcript"]["html"]).read_text().replace("weights", "weights_of_the_target_and_of_the_draft_model"))
+    assert browser.open(copy, width=400).evaluate("document.documentElement.scrollWidth") <= 400
 
 
 def test_it_prints_on_a_few_sheets(page):

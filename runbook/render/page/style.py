@@ -46,7 +46,7 @@ margin-left:.35em}
 h3{font-size:14.5px;font-weight:620;margin:18px 0 6px}
 p{margin:0 0 10px;max-width:72em;overflow-wrap:anywhere}.lead,.soft{color:var(--soft)}
 .word{display:inline-block;color:var(--tone);background:var(--tint);border-radius:4px;padding:0 .45em;white-space:nowrap}
-.wide{overflow-x:auto;margin:0 0 12px}
+.wide{position:relative;overflow-x:auto;margin:0 0 12px}
 table{border-collapse:collapse;width:100%;font-size:14px;font-variant-numeric:tabular-nums}
 caption{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
 details caption{position:static;width:auto;height:auto;clip-path:none;text-align:left;color:var(--soft);padding:8px 0 2px}
@@ -70,7 +70,8 @@ figure{margin:0}
 .row{display:grid;grid-template-columns:126px minmax(0,1fr) 168px;align-items:center}
 .row .label{font-size:13px;padding-right:12px;color:var(--soft);white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
 .row .field{position:relative;min-width:0}
-.row .value{font-size:12.5px;padding-left:14px;color:var(--soft);line-height:1.3;font-variant-numeric:tabular-nums}
+.row .value{font-size:12.5px;padding-left:14px;color:var(--soft);line-height:1.3;font-variant-numeric:tabular-nums;
+overflow-wrap:anywhere}
 .row .value small{display:block;font-size:12px}
 .row.odd .label,.row.odd .value{color:var(--bad);font-weight:600}
 .row svg{display:block;width:100%}.lane{height:20px}.plot{height:44px}
@@ -108,7 +109,8 @@ footer{color:var(--soft);font-size:12.5px;padding-top:22px;padding-bottom:36px}
 .verdict .why{font-size:16px}
 nav{margin-left:0}nav a{margin:0 14px 0 0}.row{grid-template-columns:82px minmax(0,1fr) 92px}.row .value{padding-left:8px}
 .legend{padding-left:0}
-.row .label{white-space:normal;font-size:12px;line-height:1.2;padding-right:8px}.events li{grid-template-columns:52px 1fr}
+.row .label{white-space:normal;overflow-wrap:anywhere;font-size:12px;line-height:1.2;padding-right:8px}
+.events li{grid-template-columns:52px 1fr}
 .events li>:last-child{grid-column:1/-1}}
 """
 PAPER = """@page{margin:14mm}
