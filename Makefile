@@ -6,7 +6,7 @@ DEMO_PORT ?= 8000
 # Compiled once and kept, not again by each of the hundreds of processes that the tests start.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: chaos demo test story zoo zoo-fast check fast generate lint types picture docs bench clean setup setup-dev
+.PHONY: chaos demo test test-real story zoo zoo-fast check fast generate lint types picture docs bench clean setup setup-dev
 
 setup: $(VENV)/.stamp-lab
 setup-dev: $(VENV)/.stamp-dev
@@ -32,6 +32,13 @@ demo: setup
 ## The whole suite.
 test: setup-dev
 	$(BIN)/python -m pytest tests --ignore=tests/benchmarks -n 3 --dist loadfile
+
+## The founding story and its faults on SGLang and vLLM themselves, without a GPU. The first time it sets them up in $(REAL_DIR):
+## minutes, and a few GB. REAL="--without vllm" and the like leaves an engine out.
+export REAL_DIR ?= .cache/real
+test-real: setup-dev
+	$(BIN)/python -m tests.real.setup $(REAL)
+	$(BIN)/python -m pytest tests/real -m real -rs
 
 ## The founding story on the lab: right, fusion skipped, a check that cannot match.
 story: setup-dev
@@ -66,7 +73,7 @@ types: setup-dev
 	$(BIN)/mypy
 
 fast: setup-dev
-	$(BIN)/python -m pytest tests --ignore=tests/benchmarks -m "not e2e and not slow and not property" -n 3
+	$(BIN)/python -m pytest tests --ignore=tests/benchmarks -m "not e2e and not slow and not property and not real" -n 3
 
 generate: setup-dev
 	$(BIN)/runbook schema --write

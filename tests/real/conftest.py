@@ -1,0 +1,46 @@
+"""Which engines are set up, the lab that they run on, and what was skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Lab, port
+from tests.real.place import real_dir
+from tests.real.setup import ready
+
+__all__ = ["lab", "port"]
+SKIPPED: dict[str, int] = {}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All in this folder is `real`."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker("real")
+
+
+def need(engine: str) -> None:
+    """Skip with the reason and the command that ends it."""
+    if not ready(engine):
+        SKIPPED[engine] = SKIPPED.get(engine, 0) + 1
+        pytest.skip(f"{engine} is not set up in {real_dir()}: python -m tests.real.setup {engine}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Green because nothing was there is not green: say what was not looked at."""
+    for engine, count in SKIPPED.items():
+        terminalreporter.write_line(f"not tested: {engine}, {count} tests: it is not set up (python -m tests.real.setup {engine})")
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A lab of its own, whose home is where the engines keep their caches: cold at first."""
+    found = Lab(tmp_path_factory.mktemp("lab-state"))
+    up = found.runbook("lab", "up")
+    assert up.code == 0, up.err
+    yield found
+    down = found.runbook("lab", "down")
+    assert down.code == 0, down.err

