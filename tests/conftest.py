@@ -28,9 +28,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A fresh `$XDG_STATE_HOME`."""
-    folder = tmp_path_factory.mktemp("state")
+    """A fresh `$XDG_STATE_HOME`, and nobody's leases."""
+    folder, leases = tmp_path_factory.mktemp("state"), tmp_path_factory.mktemp("leases")
+    leases.chmod(0o1777)
     monkeypatch.setenv("XDG_STATE_HOME", str(folder))
+    monkeypatch.setenv("RUNBOOK_LEASES", str(leases))
     return folder
 
 

@@ -58,7 +58,8 @@ def _try(runtime: Runtime, host: Host, context: Context) -> Lease | None:
 
 
 def _whose(lease: Lease) -> str:
-    return f"{lease.holder} (run {lease.run}, {gpus_of(lease)})"
+    account = f"account {lease.account}, " if lease.account else ""
+    return f"{lease.holder} ({account}run {lease.run}, {gpus_of(lease)})"
 
 
 def gpus_of(lease: Lease) -> str:

@@ -275,7 +275,7 @@ class Host(Closely, Commands):
         return taken
 
     def leases(self) -> tuple[Lease, ...]:
-        """All leases of this account on the host, oldest first."""
+        """All leases on the host: those of this account, oldest first, then what other accounts say."""
         return self._typed(tuple[Lease, ...], "lease_list")
 
     def examine(self) -> Examined:

@@ -84,8 +84,14 @@ def _leases(seen: Seen) -> Iterator[Finding]:
             text = f"{what}: the lease of run {lease.run} ({lease.holder}) does not count any more: {lease.stale}"
             yield Finding(code="stale_lease", breaks=False, text=text, fix="nothing to do: the next run takes it over")
         else:
-            text = f"{what}: leased by {lease.holder}, run {lease.run}; a run that changes the host is refused meanwhile"
+            whose = f"{lease.holder} (account {lease.account})" if lease.account else lease.holder
+            text = f"{what}: leased by {whose}, run {lease.run}; a run that changes the host is refused meanwhile"
             yield Finding(code="leased", breaks=False, text=text, fix="wait with `--wait-lease 10m`, or share the host by `gpus:`")
+    if seen.examined.leases_alone:
+        text = f"runs of other accounts here cannot be seen, nor ours by them: {seen.examined.leases_alone}"
+        yield Finding(
+            code="leases_alone", breaks=False, text=text, fix="`via: env RUNBOOK_LEASES=…`: a folder of root with mode 1777, for all"
+        )
 
 
 def _clock(seen: Seen) -> Iterator[Finding]:

@@ -50,6 +50,8 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
     gpu_devices: int
     state: StateFolder
     leases: tuple[Lease, ...] = ()
+    leases_alone: str = ""
+    """Why leases of other accounts cannot be seen here."""
     runs: tuple[RunLeft, ...] = ()
 
 

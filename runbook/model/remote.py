@@ -295,6 +295,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     until: float
     keeper: bool = False
     stale: str = ""
+    account: str = ""
+    """The other account of the host whose lease it is; empty when it is that of our own."""
 
 
 class UndoRecord(msgspec.Struct, frozen=True, kw_only=True):

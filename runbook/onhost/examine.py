@@ -4,7 +4,7 @@ import os
 import stat
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import gpu_tool, keeper_link, kernel_log, lease, patches, procs, py_spy, runfolder
+from . import gpu_tool, keeper_link, kernel_log, lease, notices, patches, procs, py_spy, runfolder
 from .errors import OpError
 
 _NEED_PTRACE = 19  # CAP_SYS_PTRACE, include/uapi/linux/capability.h
@@ -22,7 +22,8 @@ def examine(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any]
         "gpu_tool": gpu_tool.find_tool(os.environ.get("PATH")) or "",
         "gpu_devices": len([name for name in os.listdir("/dev") if name.startswith("nvidia") and name[6:].isdigit()]),
         "state": state_folder(ctx.state_dir),
-        "leases": lease.leases(ctx.state_dir),
+        "leases": [*lease.leases(ctx.state_dir), *lease.leases_of_others()],
+        "leases_alone": notices.problem(),
         "runs": runs(ctx.state_dir),
     }, b""
 

@@ -17,7 +17,7 @@ import sys
 import time
 from typing import Any, Dict, Generator, List, Optional, Set, Tuple
 
-from . import launches, patches, procs, tree
+from . import launches, lease, patches, procs, tree
 from .errors import OpError
 from .keeper_link import listen, receive
 from .launches import Launch
@@ -140,6 +140,7 @@ class Keeper:
                     os.read(self._woken, 4096)
         self._reap()
         self.server.close()
+        lease.withdraw(self.folder)
 
     def _act(self) -> Optional[float]:
         """Do what is due; seconds until the next thing, None when only a request can bring one."""

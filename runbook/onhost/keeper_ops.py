@@ -38,6 +38,7 @@ def ensure(folder: RunFolder, idle_s: float = IDLE_S) -> None:
         alive = keeper_link.living(folder)
         if alive is None or _asked(folder, alive, {"op": "poke"}) is None:
             _start(folder, idle_s)
+    lease.announce(folder)
 
 
 def _asked(folder: RunFolder, alive: Dict[str, Any], request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
@@ -104,6 +105,7 @@ def keeper_renew(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
     """The controller lives: timers and expiries count from now. A keeper that died is replaced, unless the run was retired."""
     folder = _existing(ctx, args)
     folder.renew()
+    lease.announce(folder)
     alive = keeper_link.living(folder)
     if alive is not None and _asked(folder, alive, {"op": "poke"}) is not None:
         return {"replaced": False}, b""
@@ -117,6 +119,7 @@ def keeper_renew(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
         if keeper_link.living(folder) is not None:  # it was only just starting
             return {"replaced": False}, b""
         _start(folder, IDLE_S)
+    lease.announce(folder)
     return {"replaced": True}, b""
 
 
@@ -125,6 +128,7 @@ def keeper_suspend(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
     folder = _existing(ctx, args)
     ensure(folder)  # first, since it counts as a renewal
     write_json(folder.suspended, {"expires": float(args["expires"])})
+    lease.announce(folder)
     keeper_link.ask(folder, {"op": "poke"})
     return {}, b""
 

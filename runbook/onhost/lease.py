@@ -5,21 +5,24 @@
       └─────────────────────┴──────────────────────────────────────────┘
 
 The helper gives a connection's lease back as it ends, whatever ended it; one that was killed leaves a file that names a process which
-is gone. So the state folder tells exactly, for the runs of one account. Of other accounts' runs it knows nothing.
+is gone. So the state folder tells exactly, for the runs of one account. Other accounts are told by a notice (`notices`), and believed by
+theirs: whether its processes live where that can be seen, else until its time is over.
 """
 
 import contextlib
 import os
+import threading
 import time
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, ContextManager, Dict, List, Optional, Set, Tuple
 
-from . import held, keeper_link, procs
+from . import held, keeper_link, notices, procs
 from .errors import OpError
 from .runfolder import RunFolder, locked, read_json, remove_if_empty, run_names, undo_lock, write_json
 
 ALONE_S = 600.0
 """How long a lease without a keeper lasts after its last renewal, when its connection hangs and nobody can tell that it is dead."""
 LAST_S = 2.0  # for giving back while the helper ends
+_telling = threading.Lock()  # a renewal must not tell again of what is just given back
 _taken: Set[Tuple[str, str]] = set()
 """(state folder, run) of the leases that this helper took."""
 
@@ -38,18 +41,16 @@ def lease_take(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
     in the way, each with why it does not count.
     """
     folder, gpus = RunFolder(ctx.state_dir, args["run"]), args.get("gpus")
-    with locked(undo_lock(ctx.state_dir)):
-        taken_over = []
-        for other in leases(ctx.state_dir):
-            if other["run"] in (folder.run, *(args.get("reuse") or ())) or not overlap(gpus, other["gpus"]):
-                continue
+    with locked(undo_lock(ctx.state_dir)), _others_locked():
+        own = [other for other in leases(ctx.state_dir) if other["run"] not in (folder.run, *(args.get("reuse") or ()))]
+        taken_over = [other for other in [*own, *leases_of_others()] if overlap(gpus, other["gpus"])]
+        for other in taken_over:
             if not other["stale"]:
                 raise OpError("busy", _held(other), "wait for that run, or name other `gpus:`", {"lease": other})
-            taken_over.append(other)
         folder.create()
         for other in taken_over:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path_of(RunFolder(ctx.state_dir, other["run"])))
+            if not other["account"]:
+                give_back(RunFolder(ctx.state_dir, other["run"]))
         written = _written(folder, args, gpus)
     if written is not None:
         remove_if_empty(ctx.state_dir)
@@ -64,9 +65,14 @@ def _written(folder: RunFolder, args: Dict[str, Any], gpus: Optional[List[int]])
         _write(folder, args, gpus)
     except (OpError, OSError) as error:
         if read_json(folder.keeper) is None and not held.Held(folder.state_dir, folder.run).records():
+            give_back(folder)
             folder.remove()
         return error
     return None
+
+
+def _others_locked() -> ContextManager[None]:
+    return contextlib.nullcontext() if notices.problem() else notices.locked()
 
 
 def _write(folder: RunFolder, args: Dict[str, Any], gpus: Optional[List[int]]) -> None:
@@ -80,8 +86,37 @@ def _write(folder: RunFolder, args: Dict[str, Any], gpus: Optional[List[int]]) -
         "hold_s": float(args["hold_s"]),
         "helper": {"pid": os.getpid(), "start": procs.start_ticks(os.getpid())},
         "boot_id": procs.boot_id(),
+        "notice": before.get("notice", "") if before else "",
     }
     write_json(path_of(folder), record)
+    _sweep()
+    announce(folder)
+
+
+def announce(folder: RunFolder) -> None:
+    """Tell other accounts how this run's lease stands: who holds it, and that it was renewed. Where that cannot be done, nobody is told."""
+    with _telling:
+        record = read_json(path_of(folder))
+        if record is not None and not notices.problem():
+            _post(folder, record)
+
+
+def _post(folder: RunFolder, record: Dict[str, Any]) -> None:
+    told = {key: record[key] for key in ("run", "holder", "gpus", "since", "hold_s", "helper", "boot_id")}
+    keeper = keeper_link.living(folder)
+    told["keeper"] = {key: keeper[key] for key in ("pid", "start")} if keeper else None
+    told["expires"], told["pids"] = folder.expires(), notices.namespace()
+    with contextlib.suppress(OSError):  # a full disk: the doctor tells of it
+        path = notices.post(record["notice"], told)
+        if path != record["notice"]:
+            write_json(path_of(folder), {key: value for key, value in {**record, "notice": path}.items() if key != "format"})
+
+
+def _sweep() -> None:
+    """Take away our own notices whose processes were killed, or whose host was restarted."""
+    for notice in notices.read_all():
+        if notice.uid == os.geteuid() and _gone(notice):
+            notices.withdraw(notice.path)
 
 
 def overlap(ours: Optional[List[int]], theirs: Optional[List[int]]) -> bool:
@@ -101,13 +136,38 @@ def leases(state_dir: str) -> List[Dict[str, Any]]:
     return sorted(found, key=lambda lease: lease["since"])
 
 
+def leases_of_others() -> List[Dict[str, Any]]:
+    """What other accounts say that they have; `account` is whose."""
+    found = [_view_of(notice) for notice in notices.read_all() if notice.uid != os.geteuid()] if not notices.problem() else []
+    return sorted(found, key=lambda lease: lease["since"])
+
+
+def _view_of(notice: notices.Notice) -> Dict[str, Any]:
+    record = notice.record
+    keeper = notices.alive(record["keeper"], record["pids"]) is not False
+    until = record["expires"] or notice.renewed + (record["hold_s"] if keeper else min(record["hold_s"], ALONE_S))
+    shown = {key: record[key] for key in ("run", "holder", "gpus", "since")}
+    stale = _gone(notice) or ("nobody renewed it in time" if time.time() > until else "")
+    return {**shown, "renewed": notice.renewed, "until": until, "keeper": keeper, "stale": stale, "account": procs.user_name(notice.uid)}
+
+
+def _gone(notice: notices.Notice) -> str:
+    """Why its holder is surely gone; empty when it is not, or when that cannot be seen."""
+    record = notice.record
+    if record["boot_id"] != procs.boot_id():
+        return "the host was restarted since"
+    if not any(notices.alive(record[who], record["pids"]) is not False for who in ("helper", "keeper")):
+        return "its connection and its keeper are gone"
+    return ""
+
+
 def _view(folder: RunFolder, record: Dict[str, Any]) -> Dict[str, Any]:
     keeper = keeper_link.living(folder) is not None
     renewed, expires = folder.last_renewal(), folder.expires()
     hold_s = record["hold_s"] if keeper else min(record["hold_s"], ALONE_S)
     until = renewed + hold_s if expires is None else expires
     shown = {key: record[key] for key in ("run", "holder", "gpus", "since")}
-    return {**shown, "renewed": renewed, "until": until, "keeper": keeper, "stale": _stale(record, keeper, until)}
+    return {**shown, "renewed": renewed, "until": until, "keeper": keeper, "stale": _stale(record, keeper, until), "account": ""}
 
 
 def _stale(record: Dict[str, Any], keeper: bool, until: float) -> str:
@@ -122,18 +182,29 @@ def _stale(record: Dict[str, Any], keeper: bool, until: float) -> str:
 
 def _held(other: Dict[str, Any]) -> str:
     gpus = "all GPUs" if other["gpus"] is None else "GPUs %s" % ", ".join(map(str, other["gpus"]))
-    return "%s has %s of this host, in run %s" % (other["holder"], gpus, other["run"])
+    account = " (account %s)" % other["account"] if other["account"] else ""
+    return "%s%s has %s of this host, in run %s" % (other["holder"], account, gpus, other["run"])
 
 
 def lease_list(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[List[Dict[str, Any]], bytes]:
-    """All leases of this account on this host."""
-    return leases(ctx.state_dir), b""
+    """All leases on this host: those of this account, then what other accounts say."""
+    return [*leases(ctx.state_dir), *leases_of_others()], b""
 
 
 def give_back(folder: RunFolder) -> None:
     """A run's lease is over, while something else of it may stay."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path_of(folder))
+    with _telling:
+        withdraw(folder)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path_of(folder))
+
+
+def withdraw(folder: RunFolder) -> None:
+    """Tell other accounts of it no more."""
+    with contextlib.suppress(OpError):  # one that cannot be read has no notice that we know of
+        record = read_json(path_of(folder))
+        if record is not None and record.get("notice"):
+            notices.withdraw(record["notice"])
 
 
 def give_back_ours() -> None:
@@ -151,8 +222,8 @@ def _give_back(folder: RunFolder) -> None:
         record = read_json(path_of(folder))
         if record is None or record["helper"]["pid"] != os.getpid() or read_json(folder.keeper) is not None:
             return
+        give_back(folder)
         if held.Held(folder.state_dir, folder.run).records():  # a command's end lies there for the next helper
-            give_back(folder)
             return
         folder.remove()
     remove_if_empty(folder.state_dir)

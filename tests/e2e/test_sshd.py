@@ -123,7 +123,7 @@ def _read(path: str) -> bytes:
 
 def run_story(box: GpuBox, sshd: Sshd, work: Path, port: int, via: list[str]) -> Outcome:
     """As a user: hosts.yaml names the box, a vars file tells of it, `-H` points the playbook at it."""
-    via = [*via, "env", f"PATH={box.path}", f"XDG_STATE_HOME={box.state}"]
+    via = [*via, "env", f"PATH={box.path}", f"XDG_STATE_HOME={box.state}", f"RUNBOOK_LEASES={work}"]
     (work / "hosts.yaml").write_text(yaml.safe_dump({"hosts": {"gpu-box": {"host": "box", "via": via, "python": "/usr/bin/python3"}}}))
     (work / "box.yaml").write_text(yaml.safe_dump(box.variables(port)))
     env = {"RUNBOOK_SSH_CONFIG": str(sshd.client_config)}
