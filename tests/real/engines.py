@@ -1,0 +1,69 @@
+"""How each engine is started here, on the CPU, with the trained pair; and the names of its processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from tests.real.place import ROOT, model, python, real_dir
+
+SGLANG_VARS = ROOT / "playbooks" / "vars" / "sglang_cpu_tiny.yaml"
+
+
+Step = dict[str, Any]
+END: tuple[Step, ...] = ({"kill": {"step": "server"}},)
+
+
+class Engine(NamedTuple):
+    """Command and environment of a start; `workers`: regular expressions for the titles of what may be hurt."""
+
+    profile: str
+    command: list[str]
+    env: dict[str, str]
+    workers: dict[str, str]
+
+
+def sglang(port: int, draft: str = "draft") -> Engine:
+    """As the file of variables has it."""
+    told = yaml.safe_load(SGLANG_VARS.read_text(encoding="utf-8"))
+    words = {
+        "${{ env('REAL_DIR') }}": str(real_dir()),
+        "${{ env('REAL_DRAFT', 'draft') }}": draft,
+        "${{ vars.model }}": told["model"],
+        "${{ vars.algorithm }}": told["algorithm"],
+        "${{ vars.port }}": str(port),
+    }
+
+    def said(text: Any) -> str:
+        for old, new in words.items():
+            text = str(text).replace(old, new)
+        return str(text)
+
+    workers = {"main": r"-m sglang\.launch_server", "scheduler": "^sglang::scheduler", "detokenizer": "^sglang::detokenizer"}
+    env = {name: said(value) for name, value in told["env"].items()}
+    return Engine("sglang", [said(word) for word in told["command"]], env, workers)
+
+
+def vllm(port: int, draft: str | None = "draft_hidden_ids", *flags: str) -> Engine:
+    """Its API server. Without `--enforce-eager` among the flags it compiles first."""
+    speculative = {"method": "eagle3", "model": str(model(draft)), "num_speculative_tokens": 4} if draft else None
+    command = [str(python()), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model("target")), "--served-model-name", "tiny"]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--max-model-len", "448", *flags]
+    command += ["--speculative-config", json.dumps(speculative)] if speculative else []
+    env = {"VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+    workers = {"main": r"-m vllm\.entrypoints", "engine_core": "^VLLM::EngineCore", "worker": "^VLLM::Worker"}
+    return Engine("vllm", command, env, workers)
+
+
+def playbook(path: Path, engine: Engine, steps: list[Step], before: Sequence[Step] = (), cleanup: Sequence[Step] = END) -> Path:
+    """A playbook on the lab that launches it as `server`, and then does these steps."""
+    launch = {"id": "server", "launch": {"command": engine.command, "env": engine.env, "profile": engine.profile}}
+    whole: Step = {"runbook": 1, "name": f"{engine.profile} itself", "hosts": {"gpu": "lab"}, "steps": [*before, launch, *steps]}
+    if cleanup:
+        whole["always"] = list(cleanup)
+    path.write_text(yaml.safe_dump(whole, sort_keys=False, width=1000), encoding="utf-8")
+    return path
