@@ -28,6 +28,8 @@ from runbook.onhost import frames
 NOISE_KEPT = 64 * 1024
 PYTHON_HINT = "set `python:` for this host to a Python 3.8 or later, for example `python: /opt/conda/bin/python3`"
 GOODBYE_S = 5.0
+ALIVE_S = 60.0
+"""Between two signs of life: a helper that hears none for a quarter of an hour and has nothing to do ends itself."""
 
 
 class Channel(Protocol):
@@ -142,6 +144,7 @@ class Session:
         self._pending: dict[int, Exchange] = {}
         self._ids = itertools.count(1)
         self._lost: str | None = None
+        self._over = threading.Event()
         self.noise = b""
         """What the account's start files printed before the helper, at most 64 KiB."""
         self._nonce = secrets.token_hex(16).encode()
@@ -155,6 +158,15 @@ class Session:
         except (OSError, EOFError):
             pass  # the reader sees the end too, and `ending` knows why
         self.facts = self._hello(greeting, sent, timeout_s)
+        threading.Thread(target=self._live, name="helper alive", daemon=True).start()
+
+    def _live(self) -> None:
+        """Tell the helper now and then that somebody is here."""
+        while not self._over.wait(ALIVE_S):
+            try:
+                self.send({"op": "alive"})
+            except LinkLost:
+                return
 
     def _hello(self, greeting: Exchange, sent: float, timeout_s: float) -> HostFacts:
         try:
@@ -314,6 +326,7 @@ class Session:
             if self._lost is None:
                 self._lost = why
             pending, self._pending = list(self._pending.values()), {}
+        self._over.set()
         for exchange in pending:
             exchange.lost()
 

@@ -4,6 +4,7 @@
                            │ cancel: ctx.cancelled is set, the operation ends itself and answers `failed`
     bye, TERM ──> every running operation is cancelled in a hurry, then the process exits
     stdin ends without bye, USR1 ──> the same, but for commands that were given a name: they go on to their end (`behind`)
+    idle and nothing heard for SILENCE_S, not even `alive` ──> as when stdin ends: the link is dead and sshd has not noticed
 
 The main thread only reads. An operation's module is imported when it is first asked for.
 """
@@ -54,6 +55,7 @@ OPS = {
 """Which module has which operations; each module has `OPS = {"name": function(ctx, args, blob) -> (data, blob)}`."""
 
 MOST_AT_ONCE = 128  # threads; relays hold one for as long as their connection lives
+SILENCE_S = 900.0  # a controller says `alive` every minute
 HURRY_S = 4.0  # how long running operations get to end themselves when the controller is gone
 
 MODULE_OF = {op: module for module, ops in OPS.items() for op in ops}
@@ -163,6 +165,7 @@ class Helper:
         self.behind = Behind(self.state_dir)
         self.scope = procs.parse_scope(os.environ.get("RUNBOOK_SCOPE"))
         self.protect: List[Dict[str, Any]] = []
+        self.heard_at = time.monotonic()
 
     def send(self, header: Dict[str, Any], blob: bytes = b"") -> None:
         """Write one message; a controller that is gone is noticed by the reader, not here."""
@@ -183,8 +186,11 @@ class Helper:
             if message is None or self.behind.left:
                 return False
             header, blob = message
+            self.heard_at = time.monotonic()
             if header.get("op") == "bye":
                 return True
+            if header.get("op") == "alive":
+                continue
             self.behind.heard()
             op, args = header.get("op"), header.get("args") or {}
             if not isinstance(args, dict) or (op not in ("cancel", "feed") and not isinstance(header.get("id"), int)):
@@ -222,6 +228,14 @@ class Helper:
         if self.behind.leave(named):
             while any(context.id in self._running for context in named):
                 time.sleep(0.05)
+
+    def watch(self, silence_s: float) -> None:
+        """Leave when the controller was silent for so long while nothing ran. Blocks."""
+        while self._running or time.monotonic() - self.heard_at < silence_s:
+            time.sleep(silence_s / 15)
+        self.stay()
+        self.end()
+        os._exit(0)
 
     def end(self) -> None:
         """Cancel what still runs and give it HURRY_S to end itself."""
@@ -296,7 +310,7 @@ def _abandoned(state_dir: str) -> List[Dict[str, str]]:
 
 
 def main(stream: Any, args: Dict[str, Any]) -> None:
-    """Serve until the controller is gone. `args`: {"nonce": text that marks where our output begins, "protect": rules}."""
+    """Serve until the controller is gone. `args`: {"nonce": text that marks where our output begins, "protect": rules, "silence_s"}."""
     received = time.time()
     if not os.path.isdir("/proc/self"):
         sys.exit("/proc is not mounted: processes cannot be seen here")
@@ -309,6 +323,7 @@ def main(stream: Any, args: Dict[str, Any]) -> None:
     try:
         files.write_all(out_fd, args["nonce"].encode("ascii"))
         helper.send({"hello": hello(helper, received)})
+        threading.Thread(target=helper.watch, args=(float(args.get("silence_s", SILENCE_S)),), daemon=True).start()
         if not helper.serve():
             helper.stay()
     finally:

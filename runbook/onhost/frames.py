@@ -4,7 +4,7 @@
 
 Requests `{"id", "op", "args"}`; answers `{"id", "ok"}` or `{"id", "error": {code, message, hint, data}}`; events
 `{"id", "event"}`. `cancel` and `feed` are requests without an answer: their args name the request they are about; a feed with
-`credit` acknowledges that many streamed bytes.
+`credit` acknowledges that many streamed bytes. `bye` and `alive` have no answer either, and no number.
 """
 
 import json

@@ -9,10 +9,12 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from runbook.hosts import session as session_module
 from runbook.hosts.base import CallTimeout, Cancelled, CancelToken, LinkLost, NoPython, RemoteError, Transport
 from runbook.hosts.bundle import helper_argv, payload, quote_any_shell, remote_command
 from runbook.hosts.fake import FakeCall, FakeTransport, fake_host
@@ -211,3 +213,33 @@ def test_a_fake_host_answers_typed_calls_from_its_table() -> None:
     assert host.marks(["/x"])["/x"].size == 2 and host.http.request("GET", "http://x/", timeout_s=1).outcome == "refused"
     with pytest.raises(RemoteError, match="gone"):
         host.hash("/x")
+
+
+@pytest.mark.slow
+class TestSilence:
+    """A link that is dead and that nobody has closed: the helper goes by itself, but not while somebody is there or something runs."""
+
+    @pytest.fixture
+    def impatient(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Session]:
+        def start(alive_s: float) -> Session:
+            monkeypatch.setattr(session_module, "ALIVE_S", alive_s)
+            monkeypatch.setattr(session_module, "payload", lambda entry, args: payload(entry, {**args, "silence_s": 0.9}))
+            return session(f"exec {HELPER}")
+
+        return start
+
+    def test_it_leaves_when_it_hears_nothing(self, impatient: Callable[[float], Session]) -> None:
+        one = impatient(60.0)
+        until(lambda: one.lost is not None, 10)
+        assert is_gone(one.facts.pid)
+
+    def test_it_stays_while_the_controller_says_that_it_is_there(self, impatient: Callable[[float], Session]) -> None:
+        one = impatient(0.2)
+        assert not threading.Event().wait(2.0) and one.lost is None
+        assert one.call("marks", {"paths": []}, timeout_s=5).data == {}
+        one.close()
+
+    def test_it_stays_while_something_runs(self, impatient: Callable[[float], Session]) -> None:
+        one = impatient(60.0)
+        args = {"argv": ["sleep", "2"], "env": {}, "limit_s": 30, "ladder": ["KILL 1s"], "keep": 100}
+        assert one.call("run", args, timeout_s=30).data["exit"] == 0
