@@ -6,6 +6,7 @@ which engines say of other things all day (`#token: 412`, `eos_token=…`, `cach
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 
@@ -35,7 +36,7 @@ _REST = re.compile(
 _REST_OF_WORD = re.compile(r"(?:[^\s\"'\\]{0,500}(?<![,;:)\]}]))?")
 """In a line of `env` the shell's delimiters are part of the value."""
 _WORD_BEFORE = re.compile(r"(?: [A-Za-z]{2,20})?")
-_BACKWARDS = re.compile(r"[A-Za-z0-9_.-]{0,60}(?://)?")
+_NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 SHORTEST = 8
 LONGEST_WITH_INNER = 100
 """A longer value that is no secret is not looked into for names of its own."""
@@ -51,6 +52,8 @@ def find_named(text: str, low: str) -> Iterator[tuple[int, int, str, bool]]:
             continue
         group = "bare" if rest["quoted"] is None else "quoted"
         start, end = rest.span(group)
+        if end - start < SHORTEST and not text[word.start()].isupper():
+            continue  # most of an engine's log: `#token: 412`
         name = _name(text, word)
         if group == "bare" and name.isupper() and rest["between"] == "=":
             end = _REST_OF_WORD.match(text, end).end()  # type: ignore[union-attr]
@@ -63,9 +66,13 @@ def find_named(text: str, low: str) -> Iterator[tuple[int, int, str, bool]]:
 
 def _name(text: str, word: re.Match[str]) -> str:
     """The whole name that ends in this word; a lone one takes the word before it along: `cache key`."""
-    before = text[max(0, word.start() - 80) : word.start()][::-1]
-    prefix = _BACKWARDS.match(before)[0] or _WORD_BEFORE.match(before)[0].replace(" ", "_")  # type: ignore[index]
-    return prefix[::-1] + text[word.start() : word.end()]
+    before = text[max(0, word.start() - 80) : word.start()]
+    prefix = before[len(before.rstrip(_NAME)) :][-60:]
+    if before[: len(before) - len(prefix)].endswith("//"):
+        prefix = f"//{prefix}"
+    elif not prefix:
+        prefix = _WORD_BEFORE.match(before[::-1])[0].replace(" ", "_")[::-1]  # type: ignore[index]
+    return prefix + text[word.start() : word.end()]
 
 
 def _judge(name: str, between: str, value: str, quoted: bool) -> bool | None:
@@ -80,21 +87,29 @@ def _judge(name: str, between: str, value: str, quoted: bool) -> bool | None:
 
 def judge(name: str, value: str, *, prose: bool = False) -> bool | None:
     """Of a name and its value: surely a secret (true), looks like one (false), none (null). `prose`: it may be a word of a sentence."""
-    plain_name = name.lower().replace("-", "_")
-    if plain_name.endswith(STRONG):
-        if len(value) < SHORTEST or not is_plain(value):
-            return None
+    standing = _standing(name) if len(value) >= SHORTEST else ""
+    if not standing or not is_plain(value):
+        return None
+    if standing == "strong":
         if prose and (" " in value or _is_word(value)):
             return None
         return " " not in value and not (prose and re.fullmatch(r"[A-Za-z]+(?:[-_.][A-Za-z]+)+[.,]?", value))
-    if len(value) < SHORTEST or not plain_name.endswith(WEAK):
-        return None
-    before = plain_name[: -len("token" if plain_name.endswith("token") else "key")]
-    if (before and before[-1].isalnum()) or NOT_SECRET.intersection(re.split(r"[_.]+", before)[-2:]) or not is_plain(value):
-        return None
     if name.isupper() and "_" in name and not prose and any(map(str.isdigit, value)):
         return True  # a variable of the environment: SERVICE_TOKEN=…
     return False if is_random(value) and not is_hash(value) else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _standing(name: str) -> str:
+    """How much a name says: strong, weak, or nothing. A text repeats few names."""
+    plain_name = name.lower().replace("-", "_")
+    if plain_name.endswith(STRONG):
+        return "strong"
+    if not plain_name.endswith(WEAK):
+        return ""
+    before = plain_name[: -len("token" if plain_name.endswith("token") else "key")]
+    named = (before and before[-1].isalnum()) or NOT_SECRET.intersection(re.split(r"[_.]+", before)[-2:])
+    return "" if named else "weak"
 
 
 def kind_of(name: str) -> str:
