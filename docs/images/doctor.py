@@ -100,7 +100,9 @@ class Shown:
 
 def put(page: str, name: str, said: str) -> str:
     """The page with this output in its place."""
-    found, count = re.subn(rf"(<!-- block: [^\n]*\({name}\) -->\n```text\n).*?(\n```)", lambda place: f"{place[1]}{said}{place[2]}", page, flags=re.DOTALL)
+    found, count = re.subn(
+        rf"(<!-- block: [^\n]*\({name}\) -->\n```text\n).*?(\n```)", lambda place: f"{place[1]}{said}{place[2]}", page, flags=re.DOTALL
+    )
     assert count == 1, name
     return found
 

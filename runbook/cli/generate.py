@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from runbook.cli.expression_reference import expressions_page
+from runbook.cli.profile_reference import profiles_page
 from runbook.cli.reference import commands_page, events_page, exit_codes_page
 from runbook.cli.sources import PACKAGE
 from runbook.model.answer import DiagnoseAnswer, EventsPage, InvalidAnswer, RunAnswer, StandsAt, UnclearAnswer
@@ -82,7 +84,14 @@ def generated() -> dict[Path, str]:
 
 def _pages() -> dict[str, str]:
     readme = (PACKAGE.parent / "README.md").read_text(encoding="utf-8")
-    return {"steps": steps_page(BUILT_IN), "commands": commands_page(), "events": events_page(), "exit_codes": exit_codes_page(readme)}
+    return {
+        "steps": steps_page(BUILT_IN),
+        "commands": commands_page(),
+        "events": events_page(),
+        "exit_codes": exit_codes_page(readme),
+        "expressions": expressions_page(),
+        "profiles": profiles_page(),
+    }
 
 
 def write_all() -> list[Path]:

@@ -100,11 +100,11 @@ def steps_page(table: Mapping[str, type[msgspec.Struct]]) -> str:
     ]
     for name in table:
         parts += _section(describe(table[name]))
-    parts += ["## Keys of every step", _table(keys_of(type_of(CommonKeys)))]
+    parts += ["## Keys of every step", keys_table(keys_of(type_of(CommonKeys)))]
     parts += [
         "## Blocks",
         first_paragraph(BlockKeys) + " Of the keys of every step a block takes `id name host when timeout vars`.",
-        _table(keys_of(type_of(BlockKeys))),
+        keys_table(keys_of(type_of(BlockKeys))),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -120,12 +120,13 @@ def _section(page: StepPage) -> list[str]:
         page.text,
         " ".join(facts),
         f"```yaml\n{page.example}\n```",
-        _table(page.keys),
+        keys_table(page.keys),
         f"| result | meaning |\n|---|---|\n{rows}" if rows else "",
     ]
 
 
-def _table(keys: list[Key]) -> str:
+def keys_table(keys: list[Key]) -> str:
+    """Keys as a table in Markdown; nothing for none."""
     if not keys:
         return ""
     rows = "\n".join(f"| `{key.path}` | {_cell(key.type)} | {_code(default_text(key))} | {_cell(key.description)} |" for key in keys)

@@ -1,4 +1,4 @@
-"""The documentation keeps up: its playbooks validate, its links lead somewhere, its commands, options, steps and rules exist."""
+"""The documentation keeps up: its links lead somewhere, its commands, options and rules exist. Its blocks are tried by tests/docs."""
 
 from __future__ import annotations
 
@@ -9,21 +9,13 @@ from pathlib import Path
 
 import click
 import pytest
-import yaml
 
-from runbook.cli import library
 from runbook.cli.main import COMMANDS, app
 from runbook.diagnose.judge import RULES
-from runbook.hosts.inventory import read_hosts
 from runbook.model.verdict import EXIT_CODES, EXIT_STILL_RUNNING, INTERRUPTED_BY
-from runbook.playbook.build import load_playbook
-from runbook.steps import TABLE
+from tests.support.pages import PAGES, ROOT, blocks_of, prose
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FENCE = re.compile(r"^( *)(```+)(\w*)\n(.*?)^\1\2 *$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-PROFILES = {path.stem for path in (ROOT / "runbook" / "profiles").glob("*.yaml")}
 STEP_RULES = {"server_identity", "port_taken_before_launch"}
 """Rules that steps apply themselves."""
 
@@ -34,40 +26,8 @@ def name(page: Path) -> str:
 
 
 def blocks(page: Path, *languages: str) -> list[str]:
-    """The fenced blocks of a page in these languages, without their indentation."""
-    found = FENCE.findall(page.read_text(encoding="utf-8"))
-    return ["\n".join(line.removeprefix(pad) for line in text.splitlines()) for pad, _, language, text in found if language in languages]
-
-
-def prose(page: Path) -> str:
-    """A page without its fenced blocks."""
-    return FENCE.sub("", page.read_text(encoding="utf-8"))
-
-
-PLAYBOOKS = [(page, text) for page in PAGES for text in blocks(page, "yaml") if text.startswith("runbook: 1")]
-EXAMPLES = [
-    (page, text) for page in PAGES for text in blocks(page, "yaml") if text.startswith(("- id:", *(f"- {step}:" for step in TABLE)))
-]
-
-
-def ids(found: list[tuple[Path, str]]) -> list[str]:
-    """Test ids: the page and a number."""
-    return [f"{name(page)}-{number}" for number, (page, _) in enumerate(found)]
-
-
-@pytest.mark.parametrize(("page", "text"), PLAYBOOKS, ids=ids(PLAYBOOKS))
-def test_every_playbook_in_the_documentation_validates(page, text):
-    _, found = load_playbook(text.encode(), name(page), table=TABLE, profiles=PROFILES, find=library.find)
-    assert not found, "\n".join(f"{one.span}: {one.summary}" for one in found)
-
-
-@pytest.mark.parametrize(("page", "text"), EXAMPLES, ids=ids(EXAMPLES))
-def test_every_step_in_the_documentation_is_one(page, text):
-    """Alone it may refer to steps and variables that are not there; nothing else may be wrong."""
-    playbook = {"runbook": 1, "hosts": {"box": "local"}, "steps": yaml.safe_load(text)}
-    _, found = load_playbook(yaml.safe_dump(playbook).encode(), name(page), table=TABLE, profiles=PROFILES)
-    alone = {"unknown-step-id", "undefined-var", "undeclared-secret", "unknown-playbook"}
-    assert [one.summary for one in found if one.code not in alone and "for which launch" not in one.summary] == []
+    """The fenced blocks of a page in these languages."""
+    return [block.text for block in blocks_of(page) if block.language in languages]
 
 
 def anchors(page: Path) -> set[str]:
@@ -142,15 +102,6 @@ def test_every_option_that_is_told_of_alone_exists(page):
     known = {option for each in every for parameter in each.params for option in parameter.opts} | {"--help", "--version"}
     told = re.findall(r"`(--[a-z-]+)[^`]*`", prose(page))
     assert [option for option in told if option not in known] == []
-
-
-HOSTS = [(page, text) for page in PAGES for text in blocks(page, "yaml") if text.startswith("hosts:")]
-
-
-@pytest.mark.parametrize(("page", "text"), HOSTS, ids=ids(HOSTS))
-def test_every_hosts_yaml_in_the_documentation_loads(page, text, tmp_path):
-    (tmp_path / "hosts.yaml").write_text(text)
-    assert read_hosts(tmp_path / "hosts.yaml")
 
 
 def test_every_command_is_documented():

@@ -19,6 +19,7 @@ from runbook.engine.journal import load_events
 from runbook.model.event import HostConnected, Moved, Resumed, RunEnded, StepStarted
 from tests.chaos.controller_kills import table, trials
 from tests.e2e.cli import ROOT, Outcome, runbook, start
+from tests.support.pages import missing, shown_as
 from tests.support.processes import is_gone
 from tests.support.sshd import Sshd
 from tests.support.waiting import until
@@ -149,6 +150,7 @@ def test_a_script_in_flight_waits_for_a_word_of_its_author(box, sshd):
         f"runbook resume {run} --redo act",
         f"runbook resume {run} --skip act",
     ]
+    assert missing(shown_as("docs/guides/going_on.md", "in_flight"), stopped.err) is None, stopped.err
     assert mark.read_text() == "x\n", "it was not run again"
     wrong = box.runbook("resume", run, "--redo", "up")
     assert wrong.code == 2 and "in flight: act" in wrong.err
@@ -228,9 +230,9 @@ def test_secrets_are_asked_for_again_and_the_folder_of_the_start_counts(tmp_path
     child.kill()
     child.communicate()
     assert "tiger" not in journal.read_text()
-    for env, missing in (({}, "token"), (first, "token"), ({"token": "tiger-tiger-two"}, "FIRST")):
+    for env, lacking in (({}, "token"), (first, "token"), ({"token": "tiger-tiger-two"}, "FIRST")):
         refused = runbook("resume", tmp_path / "run", state=state, env=env)
-        assert refused.code == 2 and missing in refused.err, refused.err
+        assert refused.code == 2 and lacking in refused.err, refused.err
     with log.open("a") as file:
         file.write("go on\n")
     done = runbook("resume", tmp_path / "run", state=state, env={**first, "token": "tiger-tiger-two"})

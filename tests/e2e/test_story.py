@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import yaml
 from runbook.model.event import SampleTaken
 from runbook.model.sample import Seen
 from tests.e2e.cli import STORY, Outcome, start
+from tests.support.pages import missing, shown_as
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.e2e
@@ -48,19 +50,34 @@ def fingerprint(path: Path) -> tuple[str, int, int]:
     return hashlib.sha256(path.read_bytes()).hexdigest(), stat.st_mode, stat.st_mtime_ns
 
 
-def test_the_whole_story_passes_and_leaves_nothing(lab, port):
+def as_shown(name: str, outcome: Outcome) -> None:
+    """The README shows what this run printed."""
+    assert missing(shown_as("README.md", name), outcome.err) is None, outcome.err
+
+
+@pytest.fixture(scope="module")
+def right(lab):
+    """The whole story as it should be: the draft's file before, and how the run ended."""
     before = fingerprint(lab.home / DRAFT)
-    outcome = lab.runbook("run", STORY, "-e", f"port={port}", "--json")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    return before, lab.runbook("run", STORY, "-e", f"port={port}", "--json")
+
+
+def test_the_whole_story_passes_and_leaves_nothing(lab, right):
+    before, outcome = right
     assert outcome.code == 0, outcome.err
     assert outcome.json["verdict"] == "passed" and outcome.json["cleanup"] == {"status": "passed"}
     assert fingerprint(lab.home / DRAFT) == before
+    as_shown("passed", outcome)
     nothing_stays(lab, outcome)
     folder = Path(outcome.json["transcript"]["dir"])
     assert (folder / "transcript.md").read_text().startswith("# EAGLE-3 fusion check: passed")
     assert "fired up and ready" in (folder / "evidence/server/server.log").read_text()
 
 
-def test_the_skipped_fusion_is_shown_with_both_widths_and_the_acceptance_length(lab, port):
+def test_the_skipped_fusion_is_shown_with_both_widths_and_the_acceptance_length(lab, port, right):
     outcome = lab.runbook("run", STORY, "-e", f"port={port}", "-e", "algorithm=EAGLE", "--json")
     assert outcome.code == 1, outcome.err
     assert outcome.json["verdict"] == "failed"
@@ -70,7 +87,10 @@ def test_the_skipped_fusion_is_shown_with_both_widths_and_the_acceptance_length(
     assert "64" in shown, "the width of the embeddings and of the one hidden layer"
     accept = float(next(part["value"] for part in claims[1]["parts"] if "accept_length" in part["source"]))
     assert 1.0 <= accept < 1.5
+    as_shown("skipped", outcome)
     nothing_stays(lab, outcome)
+    compared = lab.runbook("compare", right[1].json["run"], outcome.json["run"])
+    assert compared.code == 1 and missing(shown_as("docs/guides/reports.md", "compared"), compared.out) is None, compared.out
 
 
 def _claims(outcome: Outcome) -> list[dict]:
@@ -92,6 +112,7 @@ def test_a_check_for_text_in_an_empty_body_is_a_wrong_check_soon_after_the_first
     first = next(t for t, check in checks if check.status == 200)
     end = next(event for event in outcome.events if getattr(event, "step", "") == "up" and hasattr(event, "verdict"))
     assert end.t - first < 10
+    as_shown("wrong_check", outcome)
     nothing_stays(lab, outcome)
 
 
@@ -143,8 +164,6 @@ def test_a_port_that_something_answers_already_is_wrong_server_and_nothing_start
 
 
 def _answers(port: int) -> bool:
-    import socket
-
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
