@@ -75,7 +75,12 @@ def watch(goal: Goal, waiter: Waiter) -> Diagnosis:
 
 
 def answer_of(goal: Goal, view: Sequence[Sample], now: float, ends: str) -> Diagnosis | None:
-    """What the goal says. Where the wait ends here it must say something; a suspicion alone makes it undecided."""
+    """What the goal says. Where the wait ends here it must say something; a suspicion alone makes it undecided.
+
+    A look that saw no host decides nothing, also where a goal has a time of its own that is over by now: the wait goes on.
+    """
+    if not ends and isinstance(view[-1].link, Absent):
+        return None
     answer = goal.judge(view, now, final=bool(ends))
     if ends and answer is None:
         raise AssertionError(f"{type(goal).__name__} gave no answer at the end of its time box")

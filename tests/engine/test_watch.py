@@ -75,6 +75,19 @@ class Goal:
         return self.phase, f"{len(samples)} looks"
 
 
+def test_a_look_that_saw_no_host_decides_nothing_while_there_is_time():
+    """A goal whose own time is over during the loss would else speak of what it could not see."""
+    clock = MovingClock()
+
+    def look():
+        if 1002.0 <= clock.t < 1020.0:
+            raise LinkLost("gone")
+
+    goal = Goal(answer_after=2, look=look)
+    waiter = Waiter(clock, 600)
+    assert watch(goal, waiter).verdict == "passed" and clock.t == 1020.0
+
+
 def test_it_ends_on_the_first_certain_answer():
     waiter = Waiter(MovingClock(), 600)
     assert watch(Goal(answer_after=3), waiter).verdict == "passed"
