@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 
-from runbook.hosts.base import AuthRefused
+from runbook.hosts.base import AuthRefused, ConnectFailed, Unreachable
 
 # The library's own lines go nowhere: what they say that matters is in our errors.
 _LOG = logging.getLogger("paramiko")
@@ -37,8 +37,8 @@ HINTS = {
 """What to try next, by stage."""
 
 
-def no_login(address: str, *, tried: Sequence[str], unusable: Sequence[str], methods: Sequence[str], said: str, alive: bool) -> AuthRefused:
-    """Why no key opened the door.
+def no_login(address: str, *, tried: Sequence[str], unusable: Sequence[str], methods: Sequence[str], said: str, alive: bool) -> Unreachable:
+    """Why no key opened the door; where the link died meanwhile and nobody said why, that is no refusal.
 
     `tried`: keys that were offered; `unusable`: why others were not; `methods`: what the server would take, if it said so;
     `said`: its last words; `alive`: it would still talk.
@@ -50,10 +50,12 @@ def no_login(address: str, *, tried: Sequence[str], unusable: Sequence[str], met
     if not tried:
         hint = "; ".join(unusable) or "name a key by IdentityFile in ssh_config, or load one with `ssh-add`"
         return AuthRefused(f"there is no usable key to log in to {address}", hint)
+    if not alive and not said:
+        return ConnectFailed(f"{address}: the connection was closed during the login", HINTS["auth"], stage="auth")
     summary = f"{address} refused {len(tried)} key{'s' if len(tried) > 1 else ''}: {', '.join(tried)}"
     if not alive:
         hint = "set IdentityFile and `IdentitiesOnly yes` in ssh_config, so that the right key comes first"
-        return AuthRefused(f"{summary} ({said or 'it closed the connection'})", hint)
+        return AuthRefused(f"{summary} ({said})", hint)
     hint = f"check the user name, and that the key stands in the host's authorized_keys (`ssh-copy-id {address}`)"
     return AuthRefused(summary, "; ".join([*unusable, hint]))
 

@@ -27,7 +27,7 @@ class Login(AuthStrategy):  # type: ignore[misc]
         self._unusable: list[str] = []
 
     def authenticate(self, transport: paramiko.Transport) -> None:
-        """Log in or raise AuthRefused, which names each key that was tried and each that could not be."""
+        """Log in or raise AuthRefused, which names each key that was tried and each that could not be; ConnectFailed when the link died."""
         settings = self._settings
         self._left_s = self._entered()
         tried: list[str] = []

@@ -264,7 +264,7 @@ def translate(error: BaseException, stage: str, where: str, said: str = "") -> U
         return BannerReset(f"{where} closed the connection before its SSH banner" + (f" ({said})" if said else ""), HINTS["banner"], stage)
     if stage == "tcp" and isinstance(error, OSError):
         return refused(error, where)
-    if stage == "auth":
+    if stage == "auth" and said:
         return AuthRefused(detail, HINTS["auth"])
     if stage == "link":
         return LinkLost(detail, HINTS["link"])
