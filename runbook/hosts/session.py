@@ -28,8 +28,8 @@ from runbook.onhost import frames
 NOISE_KEPT = 64 * 1024
 PYTHON_HINT = "set `python:` for this host to a Python 3.8 or later, for example `python: /opt/conda/bin/python3`"
 GOODBYE_S = 5.0
-ALIVE_S = 60.0
-"""Between two signs of life: a helper that hears none for a quarter of an hour and has nothing to do ends itself."""
+ALIVE_S = 20.0
+"""Between two signs of life: a helper that hears none for five minutes and has nothing to do ends itself."""
 
 
 class Channel(Protocol):

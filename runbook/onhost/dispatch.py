@@ -55,7 +55,7 @@ OPS = {
 """Which module has which operations; each module has `OPS = {"name": function(ctx, args, blob) -> (data, blob)}`."""
 
 MOST_AT_ONCE = 128  # threads; relays hold one for as long as their connection lives
-SILENCE_S = 900.0  # a controller says `alive` every minute
+SILENCE_S = 300.0  # a controller says `alive` every 20 s
 HURRY_S = 4.0  # how long running operations get to end themselves when the controller is gone
 
 MODULE_OF = {op: module for module, ops in OPS.items() for op in ops}

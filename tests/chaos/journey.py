@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from runbook.onhost import boot
 from tests.chaos.frame import Outcome
 from tests.chaos.net_host import NetHost
 from tests.steps.serving import SMALL_SERVER
@@ -79,8 +80,8 @@ class Journey:
         """How often the host was connected."""
         return self.journal.count('"event":"host_connected"')
 
-    def end(self, expect: str = "passed", *, note: str = "", once: int = 1) -> Outcome:
-        """Its end, held against what it should be."""
+    def end(self, expect: str = "passed", *, note: str = "", once: int = 1, unheard: bool = False) -> Outcome:
+        """Its end, held against what it should be. `unheard`: its goodbye may not have arrived, so its helper ends a few minutes later."""
         assert self.child is not None
         try:
             out, err = self.child.communicate(timeout=MOST_S)
@@ -93,20 +94,21 @@ class Journey:
             answer = json.loads(out)
         except ValueError:
             return Outcome(False, "no answer", seconds, note=f"exit {self.child.returncode}: {err[-300:]}")
-        left = [*answer["left_behind"], *self.on_host()]
+        left = [*answer["left_behind"], *self.on_host(unheard)]
         ran = len(self.once.read_text().split()) if self.once.exists() else 0
         connects = f"{self.connects()} connections"
         ok = answer["verdict"] == expect and not left and ran == once
         why = "" if ok else f"; expected {expect}, the command ran {ran} times; {answer['reason'][:200]}"
         return Outcome(ok, answer["verdict"], seconds, tuple(left), "; ".join(filter(None, [note, connects])) + why)
 
-    def on_host(self) -> list[str]:
+    def on_host(self, unheard: bool = False) -> list[str]:
         """What is left there: processes, and files of the run. Given a moment: a helper ends a little after its controller."""
         deadline = time.monotonic() + 8
         while True:
             state = self.host.seen_inside(self.host.state)
             files = [str(path.relative_to(state)) for path in state.rglob("*") if path.is_file() and path.name != "filling"]
-            found = [*(f"process {title[:60]}" for title in self.host.titles()), *files]
+            titles = [title for title in self.host.titles() if not (unheard and boot.STUB in title)]
+            found = [*(f"process {title[:60]}" for title in titles), *files]
             if not found or time.monotonic() > deadline:
                 return found
             time.sleep(0.1)
@@ -124,5 +126,6 @@ def broken(
         time.sleep(after)  # the moment of the fault is what is random here
         said = fault(host, rng)
         time.sleep(lasts)
+        over = journey.over()
         host.heal()
-        return journey.end(note=f"{said} for {lasts:.1f} s in `{step}`")
+        return journey.end(note=f"{said} for {lasts:.1f} s in `{step}`{', goodbye unheard' if over else ''}", unheard=over)
