@@ -13,6 +13,7 @@ from runbook.diagnose.calls import at_calls
 from runbook.diagnose.child_progress import is_compiler
 from runbook.diagnose.execution import SPINS, WORKS, Run, execution, peer_execution
 from runbook.diagnose.family import accused, everyone, is_helper, name, ranks_elsewhere
+from runbook.diagnose.loops import LOOKS, loop_of
 from runbook.diagnose.motion import readings, rows
 from runbook.diagnose.places import NOWHERE, Place, places, wchan_kind
 from runbook.diagnose.progress import unasked
@@ -45,15 +46,17 @@ def actors(view: View) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*_workers(view), *_throttled(view), *_sleepers(view), *_newborn(view), *_peers_at_work(view)]))
 
 
-def waits_spinning(run: Run, place: Place) -> bool:
-    """Burns a core at one and the same place whose name says that it waits, and takes no memory: it looks at a flag.
+def waits_spinning(view: View, run: Run) -> bool:
+    """Burns a core at one and the same place which by its name or its source waits, and takes no memory: it looks at a flag.
 
     Collectives wait so by design; any other function may bear such a name and compute, so more looks have to agree, to the line, and no
     other thread of it may be the one that works.
     """
+    place = view.once(places).get(run.key, NOWHERE)
     quiet = run.faults is None or run.faults < IDLE_FAULTS_PER_S
     enough = place.looks >= 2 if place.kind == "collective" else place.tight >= SPIN_LOOKS and run.demand_beside < WORKS
-    return run.demand >= SPINS and place.blocked and place.source != "wchan" and quiet and enough
+    waits = place.blocked or (place.same and not place.kind and loop_of(view, run.process.pid, run.process.pid) == LOOKS)
+    return run.demand >= SPINS and waits and place.source != "wchan" and quiet and enough
 
 
 def polls_a_lock_file(run: Run, place: Place) -> bool:
@@ -66,7 +69,7 @@ def polls_a_lock_file(run: Run, place: Place) -> bool:
 def _workers(view: View) -> Iterator[str]:
     table = view.once(places)
     busy = [run for run in view.once(execution).runs if run.demand >= WORKS]
-    spinning = [run for run in busy if waits_spinning(run, table.get(run.key, NOWHERE))]
+    spinning = [run for run in busy if waits_spinning(view, run)]
     together = len(spinning) > 1 and not all(table.get(run.key, NOWHERE).kind == "collective" for run in spinning)
     for run in busy:  # of two that spin one may feed the other
         if (run not in spinning or together) and not polls_a_lock_file(run, table.get(run.key, NOWHERE)):
@@ -189,7 +192,7 @@ def _nowhere(view: View) -> Iterator[Unseen]:
             yield Unseen("nowhere", f"what pid {run.process.pid} waits for is not known: no wait channel, no stack")
         elif place.kind == "unix" and not _inside(view, run):
             yield Unseen("stranger", f"pid {run.process.pid} reads a unix socket, whose other end is not visible")
-        elif place.kind == "driver" and _gpus_busy(view):
+        elif place.kind == "driver" and gpus_busy(view):
             yield Unseen("device", f"pid {run.process.pid} waits for its GPU, which may compute")
         elif place.kind in ("lock", "waits") and any(wchan_kind(channel) == "timer" for channel in run.others):
             yield Unseen("sleeper", f"pid {run.process.pid} has a thread in a long sleep, for which it may wait")
@@ -205,7 +208,7 @@ def _lock_known(view: View, run: Run) -> bool:
     return isinstance(outcome, Seen) and any(run.process.pid in lock.waiters for lock in outcome.value)
 
 
-def _gpus_busy(view: View) -> bool:
+def gpus_busy(view: View) -> bool:
     """Utilisation proves no progress, but a GPU without any computes nothing. One that cannot be asked may compute."""
     outcome = view.newest("gpus")
     return not isinstance(outcome, Seen) or any(gpu.utilisation != 0 for gpu in outcome.value)

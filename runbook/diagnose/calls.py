@@ -8,7 +8,7 @@ from runbook.diagnose.execution import APART_S
 from runbook.diagnose.motion import Key, readings, rows
 from runbook.diagnose.stall import stall
 from runbook.diagnose.view import View
-from runbook.model.sample import CallSample, ProcessSample, Seen, ThreadSample
+from runbook.model.sample import CallSample, ProcessSample, Seen, ThreadSample, WaitSample
 
 Tid = tuple[int, int]
 """A thread: its process's pid and its own id."""
@@ -32,6 +32,18 @@ def woken_by_signals(view: View, but: frozenset[int] = ENDING) -> frozenset[int]
     waits = view.newest("calls")
     read = waits.value if isinstance(waits, Seen) else ()
     return frozenset(one.pid for one in read if one.caught is None or set(one.caught) - but)
+
+
+def waits_of(view: View, pid: int) -> WaitSample | None:
+    """What was last read of a process's waits."""
+    waits = view.newest("calls")
+    return next((one for one in (waits.value if isinstance(waits, Seen) else ()) if one.pid == pid), None)
+
+
+def alarm_of(view: View, pid: int) -> bool | None:
+    """Whether a timer of its own may end it; None when that is not known."""
+    waits = waits_of(view, pid)
+    return waits.alarm if waits is not None else None
 
 
 def _stood(looks: Sequence[tuple[float, ProcessSample]], tid: int, t: float) -> bool:

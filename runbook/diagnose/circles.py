@@ -1,55 +1,57 @@
 """Do threads wait for each other's locks, and nobody else is left who could free them? From outside a lock is a futex like any wait.
 
 A main thread that joins a sleeping thread, waits for an event, a signal or another process's semaphore stands in a futex as well, and
-comes back. So a circle needs a knot, or two threads at plain locks of different places and addresses, by their stacks and their system
-calls, and every other thread of their process in such a wait too, or beating like a metrics thread. A thread in a long sleep, a receive,
-a poll, a pipe or a child's wait may be the one that frees them.
+comes back; so do two threads at two locks whose holder is a third that sleeps. So a circle needs a knot, or the order of the locks as it
+was read: each of its threads waits for a lock that the next one holds, by the source of their lines, or as the C library's mutex says.
+Every other thread that could free one, also one that it was handed to, has to be in an endless wait too, or in a loop which by its
+source only computes, sleeps and logs.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from runbook.diagnose.actors import tree
 from runbook.diagnose.calls import ENDING, Tid, at_calls, woken_by_signals
 from runbook.diagnose.family import HELPERS, accused
 from runbook.diagnose.knots import knot
+from runbook.diagnose.loops import closed, standing
 from runbook.diagnose.motion import rows
-from runbook.diagnose.places import frame_kind, normalised, wchan_kind
-from runbook.diagnose.stall import stall
+from runbook.diagnose.places import wchan_kind
 from runbook.diagnose.view import View
-from runbook.model.sample import Seen, ThreadSample
+from runbook.model.sample import ThreadSample
 
-BEATS = 5
-"""Looks at which a thread had run since the one before: it wakes all the time, so what it wakes for has never freed anybody."""
-BEAT_S = 30.0
 STOPPING = ENDING | {3, 15}
 """With QUIT and TERM: a thread that waits to be told to stop frees locks only at the end."""
 
 
 def tied(view: View) -> bool:
-    """Whether every main thread that matters can never go on, and nobody is left who does more than beat."""
+    """Whether every main thread that matters can never go on, and nobody is left who does more than tell that it lives."""
     runs = view.once(accused)
     bound = view.once(knot)
     if not runs or any((run.process.pid, run.process.pid) not in bound for run in runs):
         return False
-    return all((pid, thread.tid) in bound or _beats(view, pid, thread.tid) for pid, thread in _threads(view))
+    return all((pid, thread.tid) in bound for pid, thread in _threads(view))
 
 
 def circle(view: View) -> bool:
-    """Whether threads wait for each other's locks, which only their own process can free."""
-    locked, held = view.once(_at_locks), view.once(at_calls)
-    if len(set(locked.values())) < 2 or len({held[tid].at for tid in locked}) < 2:
+    """Whether threads wait for each other's locks, which only their own process can free, and nobody frees those that matter."""
+    locked = view.once(locked_out)
+    pids = {pid for pid, _ in locked} | {run.process.pid for run in view.once(accused)}
+    return bool(locked) and nobody_acts(view, pids, locked)
+
+
+def nobody_acts(view: View, pids: Iterable[int], but: frozenset[Tid] = frozenset()) -> bool:
+    """Whether no thread of these processes will ever do anything for the others: each waits without a limit for one of its own
+    process, or only goes round, and no signal is handled."""
+    held, bound = view.once(at_calls), view.once(knot) | view.once(closed) | but
+    chosen = set(pids)
+    if chosen & woken_by_signals(view, STOPPING):
         return False
-    owners = {pid for pid, _ in locked}
-    awake = woken_by_signals(view, STOPPING)
-    if owners & awake:
-        return False  # a handler of theirs may free a lock
     for pid, thread in _threads(view):
         call = held.get((pid, thread.tid))
-        still = call is not None and call.private and not call.timed and pid not in awake
-        if pid in owners and (pid, thread.tid) not in locked and not still and not _beats(view, pid, thread.tid):
+        still = call is not None and call.private and not call.timed
+        if pid in chosen and not still and (pid, thread.tid) not in bound:
             return False
     return True
 
@@ -66,32 +68,39 @@ def _threads(view: View) -> Iterator[tuple[int, ThreadSample]]:
                 break
 
 
-def _at_locks(view: View) -> dict[Tid, tuple[str, ...]]:
-    """Threads that stood at the same plain lock at both looks: a futex below code that is no wait for an event, each with its frames."""
-    since = view.once(stall).since
-    looks: dict[Tid, list[tuple[str, ...]]] = {}
-    for sample in view.samples:
-        if sample.t >= since and isinstance(sample.stacks, Seen):
-            for stack in sample.stacks.value:
-                if stack.source != "wchan":
-                    looks.setdefault((stack.pid, stack.tid), []).append(stack.frames)
+def locked_out(view: View) -> frozenset[Tid]:
+    """Threads whose lock is held by a thread in a circle, or in one themselves."""
+    after = {**_by_source(view), **_by_mutex(view)}
+    return frozenset(tid for tid in after if _goes_round(tid, after))
+
+
+def _goes_round(tid: Tid, after: Mapping[Tid, Tid]) -> bool:
+    passed: set[Tid] = set()
+    while tid in after and tid not in passed:
+        passed.add(tid)
+        tid = after[tid]
+    return tid in passed
+
+
+def _by_source(view: View) -> dict[Tid, Tid]:
+    """Threads at a lock of C which one other thread holds that stands as well, each with it."""
     channels = {(pid, thread.tid): thread.wchan for pid, thread in _threads(view)}
-    held = view.once(at_calls)
+    calls, stacks = view.once(at_calls), view.once(standing)
+    at = {
+        tid: stack
+        for tid, stack in stacks.items()
+        if tid in calls and calls[tid].private and not calls[tid].timed and wchan_kind(channels.get(tid, "")) == "lock"
+    }
     found = {}
-    for key, frames in looks.items():
-        same = len(frames) >= 2 and normalised(frames[-1]) == normalised(frames[-2])
-        plain = wchan_kind(channels.get(key, "")) == "lock" and frame_kind(frames[-1]) in ("", "waits")
-        if same and plain and key in held and held[key].private and not held[key].timed:
-            found[key] = frames[-1]
+    for tid, stack in at.items():
+        holders = [other for other, one in at.items() if other[0] == tid[0] and stack.wants and stack.wants in one.holds]
+        if len(holders) == 1:
+            found[tid] = holders[0]
     return found
 
 
-def _beats(view: View, pid: int, tid: int) -> bool:
-    """Whether a thread woke at so many of the last looks."""
-    turns = []
-    for sample in view.samples:
-        if sample.t < view.now - BEAT_S:
-            continue
-        for (one, _), process in rows(sample).items():
-            turns += [thread.switches for thread in process.threads if one == pid and thread.tid == tid]
-    return sum(later > earlier for earlier, later in itertools.pairwise(turns)) >= BEATS
+def _by_mutex(view: View) -> dict[Tid, Tid]:
+    """Threads at a mutex of the C library, each with the thread that holds it and stands as well."""
+    calls = view.once(at_calls)
+    named = {tid: (tid[0], call.owner) for tid, call in calls.items() if call.owner is not None and call.private and not call.timed}
+    return {tid: owner for tid, owner in named.items() if owner in calls}

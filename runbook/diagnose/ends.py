@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runbook.diagnose import baseline, words
+from runbook.diagnose.doubts import doubts
 from runbook.diagnose.motion import Motion
 from runbook.diagnose.phases import READY
 from runbook.diagnose.places import main_stacks
@@ -147,7 +148,7 @@ def undecided(view: View) -> Diagnosis | None:
 def _for_and_against(view: View) -> str:
     """What speaks for a hang, and what would have to be known or to pass to call it one."""
     stand = view.once(standstill)
-    against = [*stand.actors, *(one.text for one in stand.unseen)]
+    against = [*stand.actors, *(one.text for one in stand.unseen), *doubts(view)]
     excuse = excused(view)
     if excuse:
         against.insert(0, excuse)

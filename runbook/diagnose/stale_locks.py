@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePosixPath
 
 from runbook.diagnose.actors import DEEP, polls_a_lock_file
@@ -17,14 +18,18 @@ from runbook.model.units import format_duration
 from runbook.model.verdict import Diagnosis
 
 SLACK_S = 1.0
+KEPT_OPEN = re.compile(r"\(\S*(?:torch/utils/file_baton|filelock/\S+)\.py|\(file_baton\.py")
+"""Waits for a lock whose holder keeps the file open: torch's FileBaton, filelock's SoftFileLock. Most other makers close it at once."""
 
 
 def stale_lock(view: View) -> Diagnosis | None:
     """hung/stale_lock: when two looks at its stack find a process in a wait for a lock file, the only such file is older than every process
-    of the tree, nobody has it open, no compiler runs, and at two looks ≥ 10 s apart all that the server does is to wake and look.
+    of the tree, it is on a file system that no other host or container uses, its maker is gone (nobody has it open, which makers of torch's
+    and filelock's kind have as long as they live; or the pid that stands in it is no process's), no compiler runs, and at two looks ≥ 10 s
+    apart all that the server does is to wake and look.
 
-    its live twins: an idle or polling server beside old lock files, which lie about in any cache; a lock whose maker compiles; a lock of
-    the kernel whose holder works.
+    its live twins: an idle or polling server beside old lock files, which lie about in any cache; a lock whose maker compiles; one that its
+    maker has closed and will remove; a lock of the kernel whose holder works.
     """
     clock = view.once(stall)
     if clock.wall_s < APART_S or not at_rest(view):
@@ -76,14 +81,17 @@ def old_lock_files(view: View) -> list[LockSample]:
 
 
 def _orphans(view: View, tied: Run) -> list[LockSample]:
-    """Of those the kind for which it waits: torch's builder has one of its own."""
-    baton = any("file_baton" in frame for frame in view.once(places).get(tied.key, NOWHERE).frames[:DEEP])
-    return [lock for lock in old_lock_files(view) if (PurePosixPath(lock.path).name == "lock") is baton]
+    """Of those the kind for which it waits, whose makers are gone: torch's builder has one of its own."""
+    frames = view.once(places).get(tied.key, NOWHERE).frames[:DEEP]
+    baton, kept = any("file_baton" in frame for frame in frames), any(KEPT_OPEN.search(frame) for frame in frames)
+    mine = [lock for lock in old_lock_files(view) if (PurePosixPath(lock.path).name == "lock") is baton]
+    return [lock for lock in mine if lock.elsewhere is False and (lock.maker_gone or (kept and lock.maker is None))]
 
 
 def _verdict(view: View, lock: LockSample, run: Run) -> Diagnosis:
     age = format_duration(lock.age_s or 0.0)
-    text = f"the lock file {lock.path} is {age} old, older than every process here, and nobody has it open"
+    maker = f"its maker, pid {lock.maker}, is gone" if lock.maker_gone else "nobody has it open"
+    text = f"the lock file {lock.path} is {age} old, older than every process here, and {maker}"
     return verdict(
         view,
         "stale_lock",

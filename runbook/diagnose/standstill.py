@@ -58,10 +58,9 @@ class Standstill(NamedTuple):
 def standstill(view: View) -> Standstill:
     """The evidence of the newest stretch without strong progress."""
     clock = view.once(stall)
-    table = view.once(places)
     all_accused = view.once(accused)
     frozen = tuple(run for run in all_accused if run.frozen)
-    spinning = tuple(run for run in all_accused if waits_spinning(run, table.get(run.key, NOWHERE)))
+    spinning = tuple(run for run in all_accused if waits_spinning(view, run))
     proofs = [*_execution(view, all_accused, frozen, spinning), *_data(view, clock), *_place(view, frozen + spinning)]
     return Standstill(clock, frozen, spinning, tuple(proofs), view.once(actors), view.once(unseen))
 
@@ -83,7 +82,7 @@ def _execution(view: View, everyone: Sequence[Run], frozen: Sequence[Run], spinn
 
 def _worked(view: View, run: Run) -> bool:
     """Whether it did something in the last 40 s, though not in the last ten."""
-    return run.demand_long >= WORKS and not waits_spinning(run, view.once(places).get(run.key, NOWHERE))
+    return run.demand_long >= WORKS and not waits_spinning(view, run)
 
 
 def _main_threads(count: int) -> str:
@@ -103,7 +102,7 @@ def _data(view: View, clock: Stall) -> list[Proof]:
 
 def _place(view: View, stuck: Sequence[Run]) -> list[Proof]:
     table = view.once(places)
-    found = [(run, table[run.key]) for run in stuck if run.key in table and table[run.key].blocked]
+    found = [(run, table[run.key]) for run in stuck if run.key in table and (table[run.key].blocked or waits_spinning(view, run))]
     if not found:
         return []
     run, place = found[0]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from runbook.diagnose.actors import actors
-from runbook.diagnose.execution import WORKS
+from runbook.diagnose.actors import actors, gpus_busy, tree
+from runbook.diagnose.calls import waits_of
+from runbook.diagnose.circles import nobody_acts
+from runbook.diagnose.execution import WORKS, Run
 from runbook.diagnose.family import accused, name
+from runbook.diagnose.knots import may_act
+from runbook.diagnose.loops import CLOSED, LOOKS, NATIVE, loop_of
 from runbook.diagnose.places import NOWHERE, places
 from runbook.diagnose.stall import stall
 from runbook.diagnose.standstill import Proof, excused, proven, standstill, tokens_stand, verdict
@@ -21,17 +25,21 @@ REPEATS = 5
 
 
 def spin(view: View) -> Diagnosis | None:
-    """hung/spin: when the stall budget is spent, a main thread demands a whole core at one place that waits by its name, the same to the
-    line at four looks of its stack, takes no memory, and no counter moves; all others stand still.
+    """hung/spin: when the stall budget is spent, a main thread demands a whole core at one place that waits by its name or its source, the
+    same to the line at four looks of its stack, takes no memory, and no counter moves; its loop, where that is Python, asks neither for the
+    time nor for anything outside; every other thread of it stands for ever or only tells that it lives; and nobody who may still act shares
+    memory with it.
 
-    its live twins: a long computation in one native call, a compiler inside the process, a consumer whose producer computes, be that
-    another process or another thread.
+    its live twins: a long computation in one native call, a compiler inside the process, a consumer whose producer computes or sleeps, be
+    that another process with which it shares memory or another thread; a wait at full speed that ends at a given time, or by a signal.
     """
     stand = view.once(standstill)
     confidence = proven(view) if stand.spinning and not all_in_collective(view) else None
-    if confidence is None or not stand.has("execution"):
+    if confidence is None or not stand.has("execution") or any(spin_doubt(view, run) for run in stand.spinning):
         return None
     run = stand.spinning[0]
+    if loop_of(view, run.process.pid, run.process.pid) == NATIVE:
+        confidence = "likely"  # what native code looks at nobody has read
     place = view.once(places).get(run.key, NOWHERE)
     return verdict(
         view,
@@ -44,6 +52,23 @@ def spin(view: View) -> Diagnosis | None:
     )
 
 
+def spin_doubt(view: View, run: Run) -> str:
+    """Why what it looks at may still change, in words; empty when nothing is left that could change it."""
+    pid = run.process.pid
+    if loop_of(view, pid, pid) not in (LOOKS, CLOSED, NATIVE):
+        return f"what the loop of pid {pid} looks at, its source does not tell"
+    if not nobody_acts(view, {pid}, frozenset({(pid, pid)})):
+        return f"another thread of pid {pid}, or a signal, may set what it looks at"
+    waits = waits_of(view, pid)
+    if waits is None or waits.shared is None:
+        return f"with whom pid {pid} shares memory cannot be seen"
+    for memory in waits.shared:
+        device = memory.name.startswith("/dev/") and not memory.name.startswith(("/dev/zero", "/dev/shm"))
+        if gpus_busy(view) if device else not memory.known or may_act(view, memory.pids, frozenset()):
+            return f"pid {pid} shares memory, {memory.name}, with what may still set it"
+    return ""
+
+
 def all_in_collective(view: View) -> bool:
     """Whether all that spins is in a collective: those wait at full speed by design, so it is the group that is stuck, not a loop."""
     table = view.once(places)
@@ -52,10 +77,11 @@ def all_in_collective(view: View) -> bool:
 
 def livelock(view: View) -> Diagnosis | None:
     """hung/livelock: when the stall budget is spent, the log goes on without news, in changing words, a counter that should move stands, as
-    a bar, or tokens do whatever the log says, the sources of progress were read and show nothing, and nobody works.
+    a bar, or tokens do whatever the log says, the sources of progress were read and show nothing, and nobody works; and by their source all
+    its threads only go round for ever, where tokens do not say it: they compute, sleep and log, and look at nothing outside.
 
     its live twins: a loader that prints heartbeats while a child or a thread works, a log whose counter goes towards its total, one that
-    polls for what others do and says each time how far those are.
+    polls for what others do and says each time how far those are, or for a file that another job will write.
     """
     clock = view.once(stall)
     least_s = clock.budget_s if clock.overridden else max(LEAST_S, clock.budget_s)
@@ -67,7 +93,7 @@ def livelock(view: View) -> Diagnosis | None:
     stand = view.once(standstill)
     if not counter or len(repeats) < REPEATS or any(run.frozen or run.demand >= WORKS for run in runs):
         return None
-    if not view.once(tokens_stand) and len({repeat.template for repeat in repeats}) < REPEATS:
+    if not view.once(tokens_stand) and (len({one.template for one in repeats}) < REPEATS or not goes_round(view)):
         return None
     if not stand.has("data") or any(one.kind == "stranger" for one in stand.unseen):
         return None
@@ -85,6 +111,11 @@ def livelock(view: View) -> Diagnosis | None:
         confidence="strong" if clock.over(2.0) else "likely",
         next_looks=("see what its loop waits for: its stacks, twice",),
     )
+
+
+def goes_round(view: View) -> bool:
+    """Whether by its source nothing in the tree will ever do anything else."""
+    return nobody_acts(view, [process.pid for process in tree(view)])
 
 
 def _words(name: str) -> str:

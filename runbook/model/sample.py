@@ -111,7 +111,9 @@ class LockSample(msgspec.Struct, frozen=True, kw_only=True):
 
     `kind`: flock or posix (from /proc/locks), file (a `*.lock` by existence only). `holder`: pid, null when it is not visible or,
     for kind file, when nobody has it open. `age_s`: of a lock file, since its last change. `opened_by`: the processes that have the
-    file open now, all of them where `opened_known`; whoever shares the holder's description may release it.
+    file open now, all of them where `opened_known`; whoever shares the holder's description may release it. Of kind file: `maker`, the pid
+    that stands in it, `maker_gone`, that no process of this host has it any more; `elsewhere`, that its file system may be used by
+    processes which cannot be seen here, null where that is not known.
     """
 
     path: str
@@ -122,6 +124,9 @@ class LockSample(msgspec.Struct, frozen=True, kw_only=True):
     opened_by: tuple[int, ...] = ()
     opened_known: bool = False
     age_s: float | None = None
+    maker: int | None = None
+    maker_gone: bool = False
+    elsewhere: bool | None = None
 
 
 class FolderSample(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,6 +155,11 @@ class StackSample(msgspec.Struct, frozen=True, kw_only=True):
 
     `source`: py-spy, faulthandler or wchan (then one frame, the kernel's wait channel, or "running"). `main`: the process's main
     thread. `look`: 1 or 2, the two looks that are compared. `note`: why no better source was had, on a main thread's wchan.
+
+    By the source of its lines, where that says so for certain: `wants`, the lock that it waits for, `holds`, those that it holds, under
+    names that mean the same lock in all threads of the process; `loop`, what goes round at its line: closed (for ever, and only computes,
+    sleeps and logs), looks (until a value in memory changes), polls (until a file or a child does, and never by time), open (anything
+    else), none, or empty where the source was not read.
     """
 
     pid: int
@@ -161,14 +171,18 @@ class StackSample(msgspec.Struct, frozen=True, kw_only=True):
     main: bool = False
     look: int = 1
     note: str = ""
+    wants: str = ""
+    holds: tuple[str, ...] = ()
+    loop: str = ""
 
 
 class CallSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The system call in which a thread waits.
 
-    `call`: futex, read, child, lock, or empty for any other and for none. `timed`: it comes back by itself. `private`, `at`: of a futex,
-    whether only threads of the same process can wake it, and its address. `child`: the one child that is waited for, null for any.
-    `peers`: the processes that could send what is read, all of them where `peers_known`.
+    `call`: futex, read, child, lock, or empty for any other and for none. `timed`: it comes back by itself, or may, for the reason in
+    `doubt`. `private`, `at`: of a futex, whether only threads of the same process can wake it, and its address. `owner`: the thread that
+    holds the C library's mutex at which it waits. `child`: the one child that is waited for, null for any. `peers`: the processes that
+    could send what is read, all of them where `peers_known`.
     """
 
     tid: int
@@ -179,15 +193,30 @@ class CallSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     child: int | None = None
     peers: tuple[int, ...] = ()
     peers_known: bool = False
+    owner: int | None = None
+    doubt: str = ""
+
+
+class SharedSample(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory that a process shares. `pids`: who else has it mapped or open; `known`: nobody but those can ever write it."""
+
+    name: str
+    pids: tuple[int, ...] = ()
+    known: bool = False
 
 
 class WaitSample(msgspec.Struct, frozen=True, kw_only=True):
-    """The waits of one process's threads, all of them. `caught`: signals for which it has a handler, null when that was not read."""
+    """The waits of one process's threads, all of them. `caught`: signals for which it has a handler, null when that was not read.
+
+    `alarm`: whether a timer of its own may send it a signal, null where that cannot be seen. `shared`: null where it was not read.
+    """
 
     pid: int
     start: int
     caught: tuple[int, ...] | None
     threads: tuple[CallSample, ...]
+    alarm: bool | None = None
+    shared: tuple[SharedSample, ...] | None = None
 
 
 class CollectiveSample(msgspec.Struct, frozen=True, kw_only=True):

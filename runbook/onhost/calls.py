@@ -5,9 +5,10 @@ Reading it touches nothing: no thread is stopped or woken, and none of its switc
 
 import errno
 import os
+import struct
 from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
-from . import careful, procs
+from . import careful, procs, shared_memory, wait_limits
 from .descriptors import READS, WRITES, Holders
 from .rights import Rights, read_file
 from .sockets import Found
@@ -21,6 +22,8 @@ _NUMBERS = {
 _NAMES = {number: name for name, numbers in _NUMBERS.get(os.uname().machine, {}).items() for number in numbers}
 _FUTEX_WAITS = (0, 6, 9, 11, 13)  # linux/futex.h: WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI, LOCK_PI2
 _FUTEX_COMMAND, _FUTEX_PRIVATE = 0x7F, 0x80
+_MUTEX = struct.Struct("=5I")
+_CONTENDED, _PLAIN_KINDS = 2, 0x303  # kinds 0 to 3, elision or not
 _P_PID = 1
 Row = Dict[str, Any]
 
@@ -52,15 +55,17 @@ class Reading:
         """Pipes that are read."""
         return {call["name"] for _, calls in self._found for call in calls if call.get("name", "").startswith("pipe:[")}
 
-    def rows(self, found: Found, holders: Holders, searched: Set[str], complete: bool) -> Row:
+    def rows(self, found: Found, holders: Holders, searched: Set[str], complete: bool, table: Dict[int, procs.Stat]) -> Row:
         """The outcome. `searched`: names whose holders were looked for."""
-        ends = _other_ends(found)
+        ends, quiet = _other_ends(found), wait_limits.no_alarms()
+        shared = shared_memory.read([stat.pid for stat, _ in self._found], table)
         rows = []
         for stat, calls in self._found:
             for call in calls:
                 if call["call"] == "read":
                     call.update(_peers(call.pop("name"), ends, holders, searched, complete))
-            rows.append({"pid": stat.pid, "start": stat.start, "caught": caught(stat.pid), "threads": calls})
+            more = {"alarm": wait_limits.alarm_of(stat.pid, quiet), "shared": shared.get(stat.pid)}
+            rows.append(dict({"pid": stat.pid, "start": stat.start, "caught": caught(stat.pid), "threads": calls}, **more))
         return seen(rows) if rows else self._problem or absent("no process of it lives")
 
 
@@ -84,9 +89,9 @@ def parse(raw: bytes, pid: int) -> Row:
     name = _NAMES.get(int(fields[0]), "") if len(fields) >= 7 else ""
     arguments = [int(field, 16) for field in fields[1:7]]
     if name == "futex":
-        return _futex(arguments)
+        return _futex(pid, arguments)
     if name == "read":
-        return {"call": "read", "name": procs.read_link("/proc/%d/fd/%d" % (pid, arguments[0] & 0xFFFFFFFF)) or ""}
+        return _read_call(pid, arguments[0] & 0xFFFFFFFF)
     if name == "wait4":
         child = arguments[0] & 0xFFFFFFFF
         return {"call": "child", "child": child if 0 < child < 1 << 31 else None}
@@ -95,11 +100,39 @@ def parse(raw: bytes, pid: int) -> Row:
     return {"call": "child" if name == "vfork" else name}
 
 
-def _futex(arguments: List[int]) -> Row:
+def _read_call(pid: int, fd: int) -> Row:
+    name = procs.read_link("/proc/%d/fd/%d" % (pid, fd)) or ""
+    timed, doubt = wait_limits.of_receive(pid, fd) if name.startswith("socket:[") else (False, "")
+    return dict({"call": "read", "name": name, "timed": timed}, **({"doubt": doubt} if doubt else {}))
+
+
+def _futex(pid: int, arguments: List[int]) -> Row:
     operation = arguments[1]
     if operation & _FUTEX_COMMAND not in _FUTEX_WAITS:
         return {"call": ""}
-    return {"call": "futex", "at": arguments[0], "private": bool(operation & _FUTEX_PRIVATE), "timed": arguments[3] != 0}
+    private = bool(operation & _FUTEX_PRIVATE)
+    row = {"call": "futex", "at": arguments[0], "private": private, "timed": arguments[3] != 0}
+    owner = _mutex_owner(pid, arguments[0]) if private else 0
+    return dict(row, owner=owner) if owner else row
+
+
+def _mutex_owner(pid: int, at: int) -> int:
+    """The thread that holds the C library's mutex of that address; 0 where no such mutex is there.
+
+    nptl: lock word (2 while somebody waits), count, owner, users, kind. At a semaphore or a condition the word is another one.
+    """
+    try:
+        fd = os.open("/proc/%d/mem" % pid, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return 0
+    try:
+        word, _, owner, users, kind = _MUTEX.unpack(os.pread(fd, _MUTEX.size, at))
+    except (OSError, OverflowError, struct.error):
+        return 0
+    finally:
+        os.close(fd)
+    held = word == _CONTENDED and 0 < users < MOST_THREADS and kind & ~_PLAIN_KINDS == 0
+    return int(owner) if held and os.path.exists("/proc/%d/task/%d" % (pid, owner)) else 0
 
 
 def _other_ends(found: Found) -> Dict[str, str]:

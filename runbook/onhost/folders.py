@@ -8,7 +8,7 @@ import os
 import time
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
-from . import careful
+from . import careful, lock_makers
 from .descriptors import Holders
 from .sources import absent, blind, seen
 
@@ -131,6 +131,7 @@ def lock_rows(found: Iterable[LockFile], holders: Holders, complete: bool, now: 
                 "holder": min(pids) if pids else None,
                 "holder_known": bool(pids) or complete,
                 "age_s": _age(lock.changed, now),
+                **lock_makers.row_of(lock.path),
             }
         )
     return rows

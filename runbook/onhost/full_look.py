@@ -41,7 +41,7 @@ def look(eyes: Eyes, rows: List[Row], table: Table, watched: Iterable[str], log:
     found_more: Dict[str, Any] = {}
     if reading is not None:
         reading.add(outside, eyes.rights)
-        found_more["calls"] = reading.rows(found, eyes.holders, names, eyes.holders.knows(table))
+        found_more["calls"] = reading.rows(found, eyes.holders, names, eyes.holders.knows(table), table)
     return {
         "sockets": refused or seen(connected),
         "locks": refused or _no_table(kernel_locks) or seen(locks + folders.lock_rows(lock_files, eyes.holders, complete, now)),

@@ -5,6 +5,7 @@ A file that cannot be read gives None: never a guess. Times are clock ticks sinc
 
 import os
 import threading
+import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -282,6 +283,23 @@ def age_s(stat: Stat, uptime: Optional[float] = None) -> float:
     """How long the process has lived, in seconds."""
     now = uptime_s() if uptime is None else uptime
     return max(0.0, now - stat.start / TICKS_PER_S)
+
+
+def code_since(pid: int) -> float:
+    """When the program that a process runs began to be read, unix seconds: its start, or that of whom it was forked from."""
+    stat, stack = read_stat(pid), _stack_top(pid)
+    oldest = age_s(stat) if stat is not None else 0.0
+    while stat is not None and stat.ppid > 1 and _stack_top(stat.ppid) == stack:
+        stat = read_stat(stat.ppid)
+        oldest = max(oldest, age_s(stat) if stat is not None else 0.0)
+    return time.time() - oldest
+
+
+def _stack_top(pid: int) -> bytes:
+    """Where its stack begins: by chance at each exec, and the same in whatever is forked from it. 0 where it is not ours to read."""
+    raw = read_bytes("/proc/%d/stat" % pid, 4096) or b""
+    fields = raw[raw.rfind(b")") + 1 :].split()
+    return fields[25] if len(fields) > 25 else b""
 
 
 def boot_id() -> str:

@@ -54,9 +54,10 @@ def may_run(path: str) -> bool:
     return trusted and os.path.isfile(path) and os.access(path, os.X_OK)
 
 
-def dump(tool: str, pid: int, limit_s: float, ctx: Any = None) -> Any:
-    """The threads as plain data, or a text that says why there are none."""
-    answer = foreign.ask([tool, "dump", "--nonblocking", "--json", "--pid", str(pid)], limit_s, MOST_BYTES, ctx)
+def dump(tool: str, pid: int, limit_s: float, ctx: Any = None, objects: bool = False) -> Any:
+    """The threads as plain data, or a text that says why there are none. objects: also where the local objects of each frame lie."""
+    more = ["--locals"] if objects else []
+    answer = foreign.ask([tool, "dump", "--nonblocking", "--json", *more, "--pid", str(pid)], limit_s, MOST_BYTES, ctx)
     if answer.problem:
         return answer.problem
     if answer.code != 0:
@@ -78,7 +79,10 @@ def complaint(text: str, code: int) -> str:
 
 
 def threads(found: List[Dict[str, Any]], pid: int) -> List[Dict[str, Any]]:
-    """Main thread first: {tid, thread, main, frames}. Without a kernel id (py-spy cannot always tell) tid is Python's own."""
+    """Main thread first: {tid, thread, main, frames, spots}. Without a kernel id (py-spy cannot always tell) tid is Python's own.
+
+    `spots`: (whole path, line, addresses of local objects by name) of each frame. What the objects hold is not kept.
+    """
     rows = []
     for item in found:
         name, tid = item.get("thread_name") or "", item.get("os_thread_id")
@@ -87,7 +91,8 @@ def threads(found: List[Dict[str, Any]], pid: int) -> List[Dict[str, Any]]:
         most = MOST_FRAMES if main else MOST_FRAMES // 3
         shown = frames if len(frames) <= most else [*frames[: most - 1], "... (%d more)" % (len(frames) - most + 1)]
         number = pid if main else tid if tid is not None else int(item["thread_id"])
-        rows.append({"tid": number, "thread": name, "main": main, "frames": shown})
+        spots = [(frame.get("filename") or "", frame["line"], _objects(frame)) for frame in item["frames"]]
+        rows.append({"tid": number, "thread": name, "main": main, "frames": shown, "spots": spots})
     return thinned(sorted(rows, key=lambda row: not row["main"]))[:MOST_THREADS]
 
 
@@ -103,6 +108,11 @@ def thinned(rows: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
             same[MOST_SAME - 1]["note"] = "%d more threads at this place" % (len(same) - MOST_SAME)
         found += same[:MOST_SAME]
     return found
+
+
+def _objects(frame: Dict[str, Any]) -> Optional[Dict[str, int]]:
+    known = frame.get("locals")
+    return {one["name"]: one["addr"] for one in known} if known is not None else None
 
 
 def _file(frame: Dict[str, Any]) -> str:

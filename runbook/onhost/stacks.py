@@ -12,7 +12,7 @@ import time
 import zlib
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
-from . import fault_stacks, files, procs, py_spy
+from . import fault_stacks, files, procs, py_spy, source_notes
 from .errors import OpError
 from .sources import absent, blind, seen
 from .together import together
@@ -104,7 +104,8 @@ def _look(ctx: Any, target: Target, deadline: float) -> Look:
         found = py_spy.dump(tool, target.pid, min(EACH_S, max(SETTLE_S, left_s)), ctx) if tool else "no py-spy on this host: " + py_spy.NEXT
         wants = tool is None
         if isinstance(found, list) and procs.same(target.pid, target.start):
-            return Look([_row(target, "py-spy", **thread) for thread in found])
+            again = functools.partial(_with_objects, ctx, tool, target.pid, deadline)
+            return Look([_row(target, "py-spy", **thread) for thread in source_notes.add(target.pid, found, again)])
         note = found if isinstance(found, str) else "it ended while it was looked at"
         printed = fault_stacks.dump(target.pid, target.start, max(SETTLE_S, deadline - time.monotonic()))
         if isinstance(printed, list):
@@ -115,6 +116,10 @@ def _look(ctx: Any, target: Target, deadline: float) -> Look:
         if rows
         else Look([], "%s; its wait channels are not ours to read: %s" % (note, _rights(target.pid)), wants=wants)
     )
+
+
+def _with_objects(ctx: Any, tool: Optional[str], pid: int, deadline: float) -> Any:
+    return py_spy.dump(tool or py_spy.NAME, pid, min(EACH_S, max(SETTLE_S, deadline - time.monotonic())), ctx, objects=True)
 
 
 def _rights(pid: int) -> str:

@@ -91,17 +91,23 @@ def locked(*more: ThreadSample, **options: Any) -> ProcessSample:
 
 
 def locks_at(
-    second: float, pid: int = 100, main: str = "take_second (app.py:30)", first: float = 4.0, more: tuple[WaitSample, ...] = ()
+    second: float,
+    pid: int = 100,
+    main: str = "take_second (app.py:30)",
+    first: float = 4.0,
+    more: tuple[WaitSample, ...] = (),
+    beside: tuple[StackSample, ...] = (),
 ) -> dict[str, Any]:
-    """Their stacks and system calls."""
-    other = StackSample(pid=pid, tid=150, rank=None, source="py-spy", frames=("take_first (app.py:12)",))
+    """Their stacks, by whose source each holds what the other waits for, and system calls. `beside`: stacks of others."""
+    other = StackSample(pid=pid, tid=150, rank=None, source="py-spy", frames=("take_first (app.py:12)",), wants="first", holds=("second",))
+    mine = msgspec.structs.replace(stack(pid, main), wants="second", holds=("first",))
     waits = calls_at(second, waiting(pid, futex(pid), futex(150, at=8), caught=(2, 15)), *more, first=first)
-    return {**stacks_at(second, stack(pid, main), other, first=first, again=first + 10.0), **waits}
+    return {**stacks_at(second, mine, other, *beside, first=first, again=first + 10.0), **waits}
 
 
-def futex(tid: int = 100, *, at: int = 7, private: bool = True, timed: bool = False) -> CallSample:
+def futex(tid: int = 100, *, at: int = 7, private: bool = True, timed: bool = False, owner: int | None = None) -> CallSample:
     """A thread at a futex."""
-    return CallSample(tid=tid, call="futex", at=at, private=private, timed=timed)
+    return CallSample(tid=tid, call="futex", at=at, private=private, timed=timed, owner=owner)
 
 
 def reads(*peers: int, tid: int = 100, known: bool = True) -> CallSample:
@@ -109,9 +115,15 @@ def reads(*peers: int, tid: int = 100, known: bool = True) -> CallSample:
     return CallSample(tid=tid, call="read", peers=peers, peers_known=known)
 
 
-def waiting(pid: int, *calls: CallSample, caught: tuple[int, ...] | None = (2,)) -> WaitSample:
-    """The waits of a process; of its main thread at a futex unless told otherwise."""
-    return WaitSample(pid=pid, start=1000 + pid, caught=caught, threads=calls or (futex(pid),))
+def waiting(pid: int, *calls: CallSample, caught: tuple[int, ...] | None = (2,), **more: Any) -> WaitSample:
+    """The waits of a process without timers or shared memory; of its main thread at a futex unless told otherwise."""
+    more = {"alarm": False, "shared": (), **more}
+    return WaitSample(pid=pid, start=1000 + pid, caught=caught, threads=calls or (futex(pid),), **more)
+
+
+def beats(tid: int, pid: int = 100, loop: str = "closed") -> StackSample:
+    """A thread that sleeps in a loop which by its source only tells that it lives, unless told otherwise."""
+    return StackSample(pid=pid, tid=tid, rank=None, source="py-spy", frames=("run (metrics.py:7)",), loop=loop)
 
 
 def calls_at(second: float, *waits: WaitSample, first: float = 4.0) -> dict[str, Any]:
@@ -147,6 +159,8 @@ def connection(
     return SocketSample(pid=pid, local="10.0.0.5:41000", peer=peer, state=state, received=received, sent=100, peer_pid=peer_pid)
 
 
-def lock_file(path: str = "/cache/torch_extensions/rotary/lock", *, age_s: float = 90_000.0, holder: int | None = None) -> LockSample:
-    """A lock by existence."""
-    return LockSample(path=path, kind="file", holder=holder, holder_known=True, age_s=age_s)
+def lock_file(
+    path: str = "/cache/torch_extensions/rotary/lock", *, age_s: float = 90_000.0, holder: int | None = None, **more: Any
+) -> LockSample:
+    """A lock by existence, on a disk of this host."""
+    return LockSample(path=path, kind="file", holder=holder, holder_known=True, age_s=age_s, **{"elsewhere": False, **more})

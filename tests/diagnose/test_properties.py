@@ -52,7 +52,10 @@ LIVE = {
     },
     "compiling without a word": lambda s: {"processes": [proc(run_s=s * 0.9, wchan="", state="R", faults=int(s * 900))]},
     "unpickling": lambda s: {"processes": [proc(run_s=s, wchan="", state="R", rss=10**8 + int(s * 10**6))]},
-    "one long native call": lambda s: {"processes": [proc(run_s=s, wchan="", state="R")], **four_looks(s, "svd (numpy/linalg.py:1)")},
+    "one long native call": lambda s: {
+        "processes": [proc(run_s=s, wchan="", state="R")],
+        **four_looks(s, "svd (numpy/linalg.py:1)", loop="none"),
+    },
     "a slow all_reduce": lambda s: {"processes": [proc(wchan=WAIT4), *(rank(n, run_s=s / 9000, switches=int(s / 3)) for n in range(4))]},
     "one rank computes": lambda s: {
         **group(s, dict.fromkeys(range(3), REDUCE) | {3: USER}),

@@ -60,6 +60,32 @@ def test_a_lock_whose_holder_cannot_be_seen_is_not_called_stale() -> None:
     assert state(scene(polling(unseen), seconds=60)) is None
 
 
+NAMED = "acquire_lock_file (build.py:3)"
+
+
+@pytest.mark.parametrize(
+    ("frame", "told"),
+    [
+        (NAMED, {}),
+        (NAMED, {"maker": 4711}),
+        (BATON, {"maker": 4711}),
+        (BATON, {"elsewhere": True}),
+        (BATON, {"elsewhere": None}),
+        (NAMED, {"maker": 4711, "maker_gone": True, "elsewhere": True}),
+    ],
+)
+def test_a_lock_whose_maker_may_live_is_not_called_stale(frame: str, told) -> None:
+    """By existence alone, as a shell's noclobber makes it: nobody has it open while its maker works, perhaps on another host."""
+    path = "/cache/torch_extensions/rotary/lock" if frame == BATON else "/build/build.lock"
+    verdict = state(scene(polling(lock_file(path, **told), frame=frame), seconds=150), final=True)
+    assert verdict.verdict == "undecided"
+
+
+def test_a_lock_with_the_pid_of_a_maker_that_is_gone_is_stale() -> None:
+    verdict = state(scene(polling(lock_file("/build/build.lock", maker=4711, maker_gone=True), frame=NAMED), seconds=26))
+    assert verdict.kind == "stale_lock" and "pid 4711, is gone" in verdict.reason
+
+
 def test_a_lock_beside_a_compiler_is_in_use() -> None:
     compiler = proc(101, "", ppid=100, title="cicc")
     assert state(scene(polling(lock_file(), compiler), seconds=60)) is None

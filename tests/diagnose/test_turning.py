@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from runbook.model.sample import EngineSample, Seen
-from tests.diagnose.scenes import FUTEX, SLEEP, locked, locks_at, proc, scene, stack, stacks_at, stands
+from runbook.model.sample import CallSample, EngineSample, Seen, SharedSample
+from tests.diagnose.scenes import (
+    FUTEX,
+    SLEEP,
+    beats,
+    calls_at,
+    locked,
+    locks_at,
+    proc,
+    scene,
+    stack,
+    stacks_at,
+    stands,
+    thread,
+    waiting,
+)
 from tests.diagnose.stories import answer, listener
 
 
@@ -17,13 +32,15 @@ def burns(second: float, pid: int = 100, **more):
     return proc(pid, "", state="R", run_s=second * 0.3, wait_s=second * 0.65, **more)
 
 
-def four_looks(second: float, *frames: str, pids: tuple[int, ...] = (100,)):
-    taken = [stack(pid, *frames) for pid in pids]
-    return {**stacks_at(second, *taken), **stacks_at(second, *taken, first=60, again=70)}
+def four_looks(second: float, *frames: str, pids: tuple[int, ...] = (100,), loop: str = "looks", beside=(), waits=(), **more):
+    """Its stack, whose loop by its source looks at a value in memory, and its system calls: it is in none, and shares no memory."""
+    taken = [*(msgspec.structs.replace(stack(pid, *frames), loop=loop) for pid in pids), *beside]
+    asked = calls_at(second, waiting(100, CallSample(tid=100), **more), *waits, first=6.0)
+    return {**stacks_at(second, *taken), **stacks_at(second, *taken, first=60, again=70), **asked}
 
 
 def spins(frame: str = "wait_for_completion (engine.py:9)", **more):
-    return lambda second: {"processes": [burns(second, **more)], **four_looks(second, frame)}
+    return lambda second: {"processes": [burns(second)], **four_looks(second, frame, **more)}
 
 
 def test_a_core_spent_at_one_place_that_waits_is_a_spin_after_four_looks() -> None:
@@ -44,7 +61,7 @@ def test_a_spin_on_a_busy_host_wants_a_core_and_hardly_gets_one() -> None:
 
 @pytest.mark.parametrize("frame", ["svd (numpy/linalg.py:1681)", "match (re.py:190)", "<genexpr> (parse.py:3)", "join (posixpath.py:71)"])
 def test_one_long_native_call_at_one_place_is_not_called_a_spin(frame: str) -> None:
-    assert state(scene(spins(frame), seconds=150), final=True).verdict == "undecided"
+    assert state(scene(spins(frame, loop="none"), seconds=150), final=True).verdict == "undecided"
 
 
 def test_a_thread_that_takes_and_gives_back_memory_computes() -> None:
@@ -75,16 +92,57 @@ def test_a_consumer_that_spins_beside_a_producer_that_computes_is_no_hang() -> N
 
 def test_a_consumer_that_spins_beside_a_producer_that_hangs_is() -> None:
     def tell(second: float):
-        return {"processes": [burns(second), proc(101, FUTEX, ppid=100)], **four_looks(second, "poll_completion (e.py:1)")}
+        ring = SharedSample(name="/dev/zero (deleted)", pids=(101,), known=True)
+        seen = four_looks(second, "poll_completion (e.py:1)", shared=(ring,), waits=[waiting(101)])
+        return {"processes": [burns(second), proc(101, FUTEX, ppid=100)], **seen}
 
     assert state(scene(tell, seconds=80)).kind == "spin"
 
 
-def repeats(second: float, count: str = "finished 7/64"):
+@pytest.mark.parametrize(
+    "seen",
+    [
+        {"loop": "open"},
+        {"loop": ""},
+        {"caught": (2, 10)},
+        {"shared": None},
+        {"shared": (SharedSample(name="/tmp/flag"),)},
+        {"shared": (SharedSample(name="/dev/zero (deleted)", pids=(900,), known=True),)},
+        {"shared": (SharedSample(name="/dev/nvidia0"),)},
+    ],
+    ids=["asks for the time", "source not read", "a signal", "maps not read", "a file that others may write", "a stranger has it", "a GPU"],
+)
+def test_a_flag_that_something_else_may_still_set_is_no_spin(seen) -> None:
+    verdict = state(scene(spins(**seen), seconds=150), final=True)
+    assert verdict.verdict == "undecided" and "open: " in verdict.reason
+
+
+@pytest.mark.parametrize(("loop", "verdict"), [("closed", "hung"), ("open", "undecided"), ("", "undecided")])
+def test_beside_a_thread_that_wakes_only_its_source_tells_whether_it_may_set_the_flag(loop: str, verdict: str) -> None:
+    def tell(second: float):
+        main = burns(second, others=(thread(201, SLEEP, switches=int(second)),))
+        return {"processes": [main], **four_looks(second, "spin_until (e.py:1)", beside=[beats(201, loop=loop)])}
+
+    assert state(scene(tell, seconds=150), final=True).verdict == verdict
+
+
+def test_at_native_code_a_spin_is_likely_only() -> None:
+    assert state(scene(spins(loop="none"), seconds=76)).confidence == "likely"
+
+
+def test_a_place_that_bears_no_waiting_name_is_one_by_its_source() -> None:
+    assert state(scene(spins("step (engine.py:9)"), seconds=76)).kind == "spin"
+    assert state(scene(spins("step (engine.py:9)", loop="none"), seconds=150), final=True).verdict == "undecided"
+
+
+def repeats(second: float, count: str = "finished 7/64", loop: str = "closed"):
+    main = msgspec.structs.replace(stack(100, "step (engine.py:9)"), loop=loop)
     words = ["aras", "moti", "lekus", "dorpre"]
     return {
         "processes": [proc(wchan=SLEEP, run_s=second / 50, switches=int(second * 4))],
         "log": f"{words[int(second) % 4]}{'xyzuvw'[int(second) % 6]} request {int(second) * 7919:x}: {count}\n",
+        **stacks_at(second, main),
+        **calls_at(second, waiting(100, CallSample(tid=100))),
     }
 
 
@@ -93,6 +151,13 @@ def test_lines_that_are_all_new_while_their_only_counter_stands_are_a_livelock()
     verdict = state(scene(repeats, seconds=140))
     assert (verdict.verdict, verdict.kind, verdict.rule) == ("hung", "livelock", "livelock")
     assert "7/64" in verdict.reason
+
+
+@pytest.mark.parametrize("loop", ["open", "polls", "none", ""])
+def test_a_loop_that_may_look_at_what_others_write_is_no_livelock(loop: str) -> None:
+    """A loader at shard 3 of 12 that polls a shared folder for the next one, and logs what it always logs."""
+    verdict = state(scene(lambda second: repeats(second, loop=loop), seconds=200), final=True)
+    assert verdict.verdict == "undecided" and "its source" in verdict.reason
 
 
 def test_a_counter_that_goes_towards_its_total_is_progress() -> None:

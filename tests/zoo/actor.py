@@ -16,6 +16,8 @@ from tests.zoo.disguise import disguise
 from tests.zoo.scenario import SCENARIOS
 
 FAMILIES = ("stuck", "waits", "spins", "loads", "works", "ranks", "twins", "servers", "idle", "waiters", "untold")
+MODULES = (faults.__name__, *(f"tests.zoo.{family}" for family in FAMILIES))
+"""Whose functions may stand on a stack."""
 PR_SET_PDEATHSIG = 1
 
 
@@ -32,7 +34,7 @@ def main(name: str, role: str, seed: int, folder: str) -> None:
     os.register_at_fork(after_in_child=_die_with_parent)
     collect()
     scenario = SCENARIOS[name]
-    disguise([faults, *(sys.modules[f"tests.zoo.{family}"] for family in FAMILIES)], seed)
+    disguise([sys.modules[name] for name in MODULES], seed, Path(folder))
     stage = Stage(seed, Path(folder), _voice(seed))
     play = scenario.play if role == "inside" else scenario.outside
     assert play is not None, f"{name} has no {role}"

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 from tests.support.processes import start_of
 from tests.support.waiting import until
+from tests.zoo.actor import MODULES
+from tests.zoo.disguise import lay_out
 from tests.zoo.scenario import Scenario
 
 ROOT = Path(__file__).parents[2]
@@ -57,6 +59,7 @@ def staged(scenario: Scenario, seed: int) -> Iterator[Staged]:
     started: list[subprocess.Popen[bytes]] = []
     port = _free_port() if scenario.serves else None
     try:
+        lay_out(MODULES, seed, folder)
         if port is not None:
             (folder / "port").write_text(str(port))
         if scenario.outside is not None:

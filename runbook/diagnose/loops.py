@@ -1,0 +1,49 @@
+"""What the loops of threads do by their source, and which locks they wait for and hold: as two looks at their stacks agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from runbook.diagnose.calls import Tid
+from runbook.diagnose.places import normalised
+from runbook.diagnose.stall import stall
+from runbook.diagnose.view import View
+from runbook.model.sample import Seen, StackSample
+
+CLOSED, LOOKS, POLLS, NATIVE = "closed", "looks", "polls", "none"
+
+
+def stacks_of(view: View) -> Mapping[Tid, list[StackSample]]:
+    """Stacks of each thread since the last strong progress, oldest first; wait channels are none."""
+    since = view.once(stall).since
+    found: dict[Tid, list[StackSample]] = {}
+    for sample in view.samples:
+        if sample.t >= since and isinstance(sample.stacks, Seen):
+            for stack in sample.stacks.value:
+                if stack.source != "wchan":
+                    found.setdefault((stack.pid, stack.tid), []).append(stack)
+    return found
+
+
+def standing(view: View) -> Mapping[Tid, StackSample]:
+    """Threads whose newest two stacks are at the same place, and wait for and hold the same locks."""
+    found = {}
+    for tid, looks in view.once(stacks_of).items():
+        if len(looks) < 2:
+            continue
+        before, last = looks[-2:]
+        same = (before.wants, before.holds) == (last.wants, last.holds) and normalised(before.frames) == normalised(last.frames)
+        if same:
+            found[tid] = last
+    return found
+
+
+def loop_of(view: View, pid: int, tid: int) -> str:
+    """What its loop does, where all looks agree."""
+    kinds = {stack.loop for stack in view.once(stacks_of).get((pid, tid), [])}
+    return kinds.pop() if len(kinds) == 1 else ""
+
+
+def closed(view: View) -> frozenset[Tid]:
+    """Threads that by their source go round for ever, and only compute, sleep and log: they free nobody."""
+    return frozenset(tid for tid in view.once(stacks_of) if loop_of(view, *tid) == CLOSED)

@@ -1,0 +1,69 @@
+"""Memory that processes share, so that another one may set the flag at which a thread looks: /proc/PID/maps, on suspicion only."""
+
+import os
+import re
+import time
+from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
+
+from . import careful, procs
+from .rights import read_file
+
+MOST_MAPS = 16 << 20
+MOST_ROWS = 50  # of one process; of more nothing is said, since a part would look like all
+WORLD_S = 0.5
+_SHARED = re.compile(rb"^[0-9a-f]+-[0-9a-f]+ r[w-][x-]s [0-9a-f]+ ([0-9a-f]+:[0-9a-f]+) (\d+) *(.*)$", re.MULTILINE)
+_SYSTEM = ("/usr/", "/lib/", "/lib64/")
+_NAMELESS = re.compile(r"^/dev/zero \(deleted\)$|^/SYSV[0-9a-f]+ \(deleted\)$")
+Key = Tuple[bytes, bytes]
+
+
+def read(pids: Iterable[int], table: Dict[int, procs.Stat]) -> Dict[int, Optional[List[Dict[str, Any]]]]:
+    """Of each of these processes what it shares, None where its maps cannot be read."""
+    mapped = {pid: _of(pid) for pid in pids}
+    nameless = {key for rows in mapped.values() for key, name in (rows or {}).items() if _NAMELESS.match(name)}
+    sharers, complete = _sharers(nameless, table) if nameless else ({}, True)
+    return {pid: None if rows is None or len(rows) > MOST_ROWS else _rows(pid, rows, sharers, complete) for pid, rows in mapped.items()}
+
+
+def _rows(pid: int, mapped: Dict[Key, str], sharers: Dict[Key, Set[int]], complete: bool) -> List[Dict[str, Any]]:
+    """Memory without a name is shared by inheritance alone; whatever has one may be opened by anybody, later too."""
+    rows = []
+    for key, name in sorted(mapped.items(), key=lambda one: one[1]):
+        nameless = bool(_NAMELESS.match(name)) and not name.startswith("/SYSV")
+        rows.append({"name": name, "pids": sorted(sharers.get(key, set()) - {pid}), "known": nameless and complete})
+    return rows
+
+
+def _of(pid: int) -> Optional[Dict[Key, str]]:
+    """Its shared mappings by device and inode, but for files of the system."""
+    try:
+        raw = careful.read(("shared", pid), lambda: read_file("/proc/%d/maps" % pid, MOST_MAPS))
+    except (OSError, careful.Stuck):
+        return None
+    found = {(one.group(1), one.group(2)): one.group(3).decode("utf-8", "replace") for one in _SHARED.finditer(raw)}
+    return {key: name for key, name in found.items() if not _is_system(name)}
+
+
+def _is_system(name: str) -> bool:
+    """A file that only root writes, as the C library's caches."""
+    if not name.startswith(_SYSTEM):
+        return False
+    try:
+        info = os.stat(name)
+    except OSError:
+        return False
+    return info.st_uid == 0 and not info.st_mode & 0o022
+
+
+def _sharers(keys: Set[Key], table: Dict[int, procs.Stat]) -> Tuple[Dict[Key, Set[int]], bool]:
+    """Who has these mapped, and whether all processes could be asked."""
+    found: Dict[Key, Set[int]] = {}
+    complete, begin = True, time.monotonic()
+    for stat in table.values():
+        if stat.state in "ZX" or procs.is_kernel_thread(stat) or stat.pid == os.getpid():
+            continue
+        mapped = _of(stat.pid) if time.monotonic() - begin < WORLD_S else None
+        complete = complete and mapped is not None
+        for key in keys & set(mapped or {}):
+            found.setdefault(key, set()).add(stat.pid)
+    return found, complete
