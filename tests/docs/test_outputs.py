@@ -7,7 +7,8 @@ import hashlib
 import hmac
 import re
 import shlex
-from pathlib import Path
+
+import pytest
 
 from runbook.cli.main import exit_code
 from runbook.hosts.bundle import helper_argv
@@ -18,33 +19,42 @@ from runbook.steps.checkpoint import Against, Checkpoint
 from runbook.tickets.webhook import SIGNATURE
 from tests.docs.claims import executed
 from tests.support.context import LocalContext
-from tests.support.pages import ROOT, blocks_of, missing, shown_as
+from tests.support.pages import PAGES, ROOT, blocks_of, missing, shown_as
 from tests.support.tensor_files import save, tensor
 
 DRAFT = ROOT / "runbook" / "lab" / "weights" / "tiny-eagle3"
 LAYER = ("hidden_norm.weight", "input_layernorm.weight")
 
 
-def findings(folder: Path, step: Checkpoint) -> str:
+@pytest.fixture(scope="module")
+def host(tmp_path_factory):
+    """This machine."""
+    host = connect_local(env={"XDG_STATE_HOME": str(tmp_path_factory.mktemp("state"))})
+    yield host
+    host.close()
+
+
+@pytest.fixture
+def ctx(host, tmp_path):
+    """A run on it."""
+    return LocalContext(host, tmp_path / "run", box_s=60)
+
+
+def findings(ctx: LocalContext, step: Checkpoint) -> str:
     """All that a step on checkpoints remarks."""
-    host = connect_local(env={"XDG_STATE_HOME": str(folder / "state")})
-    try:
-        ctx = LocalContext(host, folder / "run", box_s=60)
-        ctx.do(step)
-        return "\n".join(text for _, text in ctx.findings)
-    finally:
-        host.close()
+    ctx.do(step)
+    return "\n".join(text for _, text in ctx.findings)
 
 
-def test_the_rename_that_explains_it(tmp_path):
+def test_the_rename_that_explains_it(ctx, tmp_path):
     for side in ("layers.0", "midlayer"):
         save(tmp_path / side / "model.safetensors", {f"{side}.{name}": tensor([4]) for name in LAYER})
-    printed = findings(tmp_path, Checkpoint(path=str(tmp_path / "layers.0"), against=Against(path=str(tmp_path / "midlayer"))))
+    printed = findings(ctx, Checkpoint(path=str(tmp_path / "layers.0"), against=Against(path=str(tmp_path / "midlayer"))))
     assert missing(shown_as("docs/concepts/checkpoints.md", "rename"), printed) is None, printed
 
 
-def test_how_the_labs_map_is_read(tmp_path):
-    printed = findings(tmp_path, Checkpoint(path=str(DRAFT)))
+def test_how_the_labs_map_is_read(ctx):
+    printed = findings(ctx, Checkpoint(path=str(DRAFT)))
     assert missing(shown_as("docs/concepts/checkpoints.md", "reading"), printed) is None, printed
 
 
@@ -82,15 +92,21 @@ def test_a_receiver_of_webhooks_can_check_the_signature():
     assert not names["is_ours"](b"s", b"other", {SIGNATURE: signature})
 
 
-def test_the_step_type_of_the_page_on_the_code_runs(tmp_path):
+def test_the_step_type_of_the_page_on_the_code_runs(ctx):
     (block,) = [block for block in blocks_of(ROOT / "docs/concepts/architecture.md") if block.language == "python"]
-    names = executed(block)
-    host = connect_local(env={"XDG_STATE_HOME": str(tmp_path / "state")})
-    try:
-        result = LocalContext(host, tmp_path / "run", box_s=10).do(names["Uptime"]())
-        assert result.verdict == "passed" and result.fields["up"] > 0
-    finally:
-        host.close()
+    result = ctx.do(executed(block)["Uptime"]())
+    assert result.verdict == "passed" and result.fields["up"] > 0
+
+
+def test_every_picture_is_shown_and_made_by_a_command():
+    folder = ROOT / "docs" / "images"
+    makers = {path: path.read_text(encoding="utf-8") for path in folder.glob("*.py")}
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    pictures = [path for path in folder.rglob("*") if path.suffix in (".svg", ".png")]
+    assert len(pictures) > 5
+    for picture in pictures:
+        assert any(f'"{picture.stem}"' in maker for maker in makers.values()), f"{picture.name}: no command makes it"
+        assert f"images/{picture.relative_to(folder)}" in text, f"{picture.name}: no page shows it"
 
 
 def test_every_message_of_the_troubleshooting_page_is_one_of_ours():

@@ -106,3 +106,16 @@ def test_a_server_that_loads_is_told_as_the_page_shows(tmp_path, own_state):
             server.kill()
     assert told.code == 4, told.err
     assert missing(shown_as("docs/guides/hung_or_loading.md", "loading"), told.out) is None, told.out
+
+
+def test_the_doctor_tells_of_the_lab_what_the_page_shows(lab):
+    """Names and numbers of the page are a usual machine's, so only what each line is about is compared."""
+    (shown,) = [block.text for block in blocks_of(ROOT / "docs/guides/doctor.md") if "(lab)" in block.words]
+    told = lab.runbook("doctor", "lab")
+    assert told.code == 0, told.err
+    assert subjects(told.out) == subjects(shown.partition("\n")[2]), told.out
+
+
+def subjects(text: str) -> list[str]:
+    """The first column of what `doctor` prints."""
+    return [line[:15].strip() for line in text.splitlines() if line.strip()]

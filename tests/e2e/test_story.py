@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import html
+import importlib.util
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -14,7 +17,7 @@ import yaml
 
 from runbook.model.event import SampleTaken
 from runbook.model.sample import Seen
-from tests.e2e.cli import STORY, Outcome, start
+from tests.e2e.cli import ROOT, STORY, Outcome, start
 from tests.support.pages import missing, shown_as
 from tests.support.waiting import until
 
@@ -55,6 +58,24 @@ def as_shown(name: str, outcome: Outcome) -> None:
     assert missing(shown_as("README.md", name), outcome.err) is None, outcome.err
 
 
+def rows(svg: str) -> list[str]:
+    """Of a picture of a run: mark and name of each finished step, then the first two words of its end."""
+    lines: dict[str, list[str]] = {}
+    for y, text in re.findall(r'<text[^>]* y="([\d.]+)"[^>]*>(.*?)</text>', svg):
+        lines.setdefault(y, []).append(html.unescape(text).replace("\xa0", " "))
+    joined = ["".join(parts) for parts in lines.values()]
+    return [found[0] for line in joined if (found := re.match(r"[✓✗] ?\w+|(?:PASSED|FAILED) \(exit \d\)|cleanup: \w+", line))]
+
+
+def as_pictured(name: str, outcome: Outcome) -> None:
+    """The README's picture has the steps and the end of this run. `make picture` makes it anew."""
+    spec = importlib.util.spec_from_file_location("make_pictures", ROOT / "docs" / "images" / "make.py")
+    maker = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(maker)
+    made = rows(maker.picture(Path(outcome.json["transcript"]["dir"]), "title", name))
+    assert len(made) > 8 and rows((ROOT / "docs" / "images" / f"{name}.svg").read_text(encoding="utf-8")) == made, made
+
+
 @pytest.fixture(scope="module")
 def right(lab):
     """The whole story as it should be: the draft's file before, and how the run ended."""
@@ -71,6 +92,7 @@ def test_the_whole_story_passes_and_leaves_nothing(lab, right):
     assert outcome.json["verdict"] == "passed" and outcome.json["cleanup"] == {"status": "passed"}
     assert fingerprint(lab.home / DRAFT) == before
     as_shown("passed", outcome)
+    as_pictured("run_passed", outcome)
     nothing_stays(lab, outcome)
     folder = Path(outcome.json["transcript"]["dir"])
     assert (folder / "transcript.md").read_text().startswith("# EAGLE-3 fusion check: passed")
@@ -88,6 +110,7 @@ def test_the_skipped_fusion_is_shown_with_both_widths_and_the_acceptance_length(
     accept = float(next(part["value"] for part in claims[1]["parts"] if "accept_length" in part["source"]))
     assert 1.0 <= accept < 1.5
     as_shown("skipped", outcome)
+    as_pictured("run_failed", outcome)
     nothing_stays(lab, outcome)
     compared = lab.runbook("compare", right[1].json["run"], outcome.json["run"])
     assert compared.code == 1 and missing(shown_as("docs/guides/reports.md", "compared"), compared.out) is None, compared.out

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -70,3 +72,33 @@ def test_what_an_extra_brings_is_named_where_it_is_missing(installed):
     assert done.returncode == 2 and "gpu-runbook[mcp]" in done.stderr
     done = subprocess.run([command, "lab", "up"], cwd=folder, capture_output=True, text=True)
     assert done.returncode != 0 and "gpu-runbook[lab]" in done.stderr and "Traceback" not in done.stderr
+
+
+MOST_PACKAGES = 29
+"""27 were counted on Python 3.11, ours among them; older ones take a backport or two. Another one is a decision."""
+HEAVY = {"fabric", "paramiko", "cryptography", "httpx", "rich", "torch", "asyncssh"}
+
+
+def test_it_brings_few_packages(installed):
+    command, folder = installed
+    rows = json.loads(run(command.parent / "python", "-m", "pip", "list", "--format", "json", "--disable-pip-version-check", cwd=folder))
+    names = {row["name"] for row in rows} - {"pip", "setuptools", "wheel"}
+    assert "gpu-runbook" in names and not names & {"torch", "pytest", "sphinx"}
+    assert len(names) <= MOST_PACKAGES, sorted(names)
+
+
+def test_help_imports_nothing_heavy_and_starts_about_as_fast_as_its_parser(installed):
+    """The time of `--help` in times of an interpreter that imports click alone; the quicker of several, since others use the machine."""
+    command, folder = installed
+    python = command.parent / "python"
+    listed = subprocess.run([python, "-X", "importtime", command, "--help"], cwd=folder, capture_output=True, text=True, check=True)
+    loaded = {line.rpartition("|")[2].strip().split(".")[0] for line in listed.stderr.splitlines()}
+    assert "click" in loaded and not loaded & HEAVY
+
+    def seconds(*argv) -> float:
+        began = time.perf_counter()
+        run(python, *argv, cwd=folder)
+        return time.perf_counter() - began
+
+    pairs = [(seconds(command, "--help"), seconds("-c", "import click")) for _ in range(5)]
+    assert min(ours for ours, _ in pairs) < 2 * min(bare for _, bare in pairs), pairs
