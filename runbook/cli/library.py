@@ -34,6 +34,11 @@ def find(name: str, file: str) -> str | None:
     return None if name.startswith(HERE) else _in_packages(name)
 
 
+def known(file: str) -> list[str]:
+    """The names by which `file` could include a playbook."""
+    return sorted({path.stem for folder in folders(file) for suffix in SUFFIXES[1:] for path in folder.glob(f"*{suffix}")})
+
+
 def _in(folder: Path, name: str) -> str | None:
     paths = (os.path.join(folder, name + suffix) for suffix in SUFFIXES)
     return next((path for path in paths if os.path.isfile(path)), None)

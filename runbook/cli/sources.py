@@ -129,6 +129,7 @@ def load_with(name: str, overrides: Mapping[str, Any], roles: Mapping[str, Seque
         host_vars={name for entry in hosts.values() for name in entry.vars},
         read=read_bounded,
         find=library.find,
+        known=library.known,
     )
     wrong += text_problems(playbook) if playbook else []
     bad = playbook is None or any(problem.severity is Severity.ERROR for problem in wrong)

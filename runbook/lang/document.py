@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from runbook.model.diagnostic import Span
 
@@ -11,6 +11,16 @@ Path = tuple[str | int, ...]
 
 LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 """What the parser counts as a line break."""
+
+
+class Original(Protocol):
+    """A repaired text, and where its parts stand in the file."""
+
+    guessed: set[int]
+
+    def original(self, span: Span) -> Span:
+        """The place in the file as it is."""
+        ...
 
 
 class Document(NamedTuple):
@@ -23,6 +33,8 @@ class Document(NamedTuple):
     key_spans: dict[Path, Span]
     extents: dict[Path, tuple[int, int]]
     """Offsets in `text` of each scalar with an expression in it, quotes included."""
+    mended: Original | None = None
+    """Knows the places in the file where `text` is a repaired reading of it; None where it is the file's own."""
 
     def __repr__(self) -> str:
         return f"Document({self.file!r}, {len(self.spans)} nodes)"
@@ -34,6 +46,10 @@ class Document(NamedTuple):
             if found is not None:
                 return found
         return Span(self.file, 1, 1)
+
+    def is_guessed(self, span: Span | None) -> bool:
+        """Whether a place is on a line that could only be guessed."""
+        return self.mended is not None and span is not None and span.file == self.file and span.line in self.mended.guessed
 
     def key_span(self, path: Path) -> Span:
         """Place of the key that `path` ends in; without one (a list's item) that of the value."""
@@ -83,4 +99,5 @@ class Document(NamedTuple):
 
     def _place(self, index: int, length: int) -> Span:
         before = LINE_BREAK.split(self.text[:index])
-        return Span(self.file, len(before), len(before[-1]) + 1, length)
+        span = Span(self.file, len(before), len(before[-1]) + 1, length)
+        return self.mended.original(span) if self.mended is not None else span

@@ -241,7 +241,9 @@ class _Checker:
     def _check_call(self, node: ast.Call, bound: Bound, depth: int) -> None:
         if isinstance(node.func, ast.Attribute):
             name = node.func.attr
-            raise self.refuse(node, f"methods are not part of the language: `.{name}()`", hints.method_hint(name, ARITY))
+            begin, end = _extent(self.line, node.func.value)[1], _extent(self.line, node.func)[1]
+            summary = f"methods are not part of the language: `.{name}()`"
+            raise _Refused(summary, hints.method_hint(name, ARITY), begin, end - begin)
         if not isinstance(node.func, ast.Name) or node.func.id in bound:
             raise self.refuse(node, "only functions can be called", "functions are: " + ", ".join(sorted(ARITY)))
         name = node.func.id

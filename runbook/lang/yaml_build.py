@@ -71,6 +71,8 @@ class Builder:
         self.anchors: dict[str, tuple[Any, int, int]] = {}
         """By name: the value, its number of nodes, its height."""
         self.open_anchors: set[str] = set()
+        self.quoted: Any = None
+        """The last event if it was a quoted text over several lines: it may have swallowed them."""
         self._take = {
             yaml.ScalarEvent: self._scalar,
             yaml.AliasEvent: self._alias,
@@ -83,6 +85,7 @@ class Builder:
 
     def take(self, event: Any) -> None:
         take = self._take.get(type(event))
+        self.quoted = None
         if take is not None:
             take(event)
 
@@ -118,7 +121,11 @@ class Builder:
         self._grow(event, 1, 0)
         span = self.place(event)
         text = event.value
-        self._check_tag(event, span)
+        if event.style in ("'", '"') and event.end_mark.line > event.start_mark.line:
+            self.quoted = event
+        if event.tag is not None:
+            self._check_tag(event, span)
+            text = f"not {event.tag[1:]} {text}".rstrip()
         value, problem = resolve(text) if event.implicit[0] and event.tag is None else (text, None)
         if self._wants_key():
             self._key(event, span, text, value, problem is not None and not problem.warning)
@@ -234,7 +241,8 @@ class Builder:
 
     def _check_tag(self, event: Any, span: Span) -> None:
         if event.tag is not None:
-            self.problem(span, "tag", f"the tag `{event.tag[:60]}` is not allowed", "text that begins with `!` must be quoted")
+            hint = f"text that begins with `!` must be quoted; in a condition write `not {event.tag[1:60]}`"
+            self.problem(span, "tag", f"the tag `{event.tag[:60]}` is not allowed", hint)
 
 
 def _copy(value: Any) -> Any:

@@ -6,13 +6,16 @@ beyond a bound, deep nesting, large or binary files. All problems that do not hi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
+from msgspec.structs import replace
 
 from runbook.lang.document import Document
 from runbook.lang.source_text import decode
 from runbook.lang.yaml_build import Builder, Refused
+from runbook.lang.yaml_mend import Mended
 from runbook.lang.yaml_syntax import syntax_problem
 from runbook.model.diagnostic import Diagnostic, Span
 
@@ -24,31 +27,66 @@ def load(source: bytes | str, file: str) -> tuple[Document | None, list[Diagnost
     """Load one document. There is none when the text is not YAML at all; with other errors it is there, so that more checks can run.
 
     The diagnostics, in the order of the text, hold errors and warnings; only a document without an error may be used.
+    Broken syntax is mended where it is plain what was meant, and read on from there.
     """
     text = decode(source, file)
     if isinstance(text, Diagnostic):
         return None, [text]
+    builder, stop = _read(text, file)
+    if stop is None:
+        return _document(builder, text)
+    mended, broken = Mended(text), [stop]
+    while mended.mend(stop):
+        builder, after = _read(mended.text, file)
+        if after is None:
+            return _document(builder, mended.text, mended, broken)
+        if _place(after) <= _place(stop) or (mended.guessed and _place(after)[0] <= _place(stop)[0] + 1):
+            break  # the mend was no good: what follows may be of our own making
+        stop = after
+        broken.append(_in_the_file(stop, mended))
+    return None, _ordered([*(_in_the_file(one, mended) for one in builder.problems), *broken])
+
+
+def _read(text: str, file: str) -> tuple[Builder, Diagnostic | None]:
+    """What the events build, and what stopped the reading."""
     builder = Builder(file, text)
     parser = PARSER(text)
     try:
         while parser.check_event():
             builder.take(parser.get_event())
     except yaml.YAMLError as error:
-        return None, _ordered([*builder.problems, syntax_problem(error, file, text)])
+        return builder, syntax_problem(error, file, text, builder.quoted)
     except Refused as stop:
-        return None, _ordered([*builder.problems, stop.diagnostic])
+        return builder, stop.diagnostic
     finally:
         parser.dispose()
+    return builder, None
+
+
+def _document(
+    builder: Builder, text: str, mended: Mended | None = None, broken: Sequence[Diagnostic] = ()
+) -> tuple[Document | None, list[Diagnostic]]:
+    """The document; of a mended text with all places as they are in the file."""
+    file = builder.file
     if builder.data is None:
-        return None, [
-            Diagnostic(
-                code="empty-file",
-                summary="the file is empty",
-                span=Span(file, 1, 1),
-                hint="is it the right file? it needs at least one key",
-            )
-        ]
-    return Document(file, text, builder.data, builder.spans, builder.key_spans, builder.extents), _ordered(builder.problems)
+        hint = "is it the right file? it needs at least one key"
+        empty = Diagnostic(code="empty-file", summary="the file is empty", span=Span(file, 1, 1), hint=hint)
+        return None, [*broken] or [empty]
+    spans, key_spans, problems = builder.spans, builder.key_spans, builder.problems
+    if mended is not None:
+        spans = {path: mended.original(span) for path, span in spans.items()}
+        key_spans = {path: mended.original(span) for path, span in key_spans.items()}
+        problems = [_in_the_file(one, mended) for one in problems]
+    document = Document(file, text, builder.data, spans, key_spans, builder.extents, mended)
+    return document, _ordered([*problems, *broken])
+
+
+def _in_the_file(problem: Diagnostic, mended: Mended) -> Diagnostic:
+    return replace(problem, span=mended.original(problem.span)) if problem.span is not None else problem
+
+
+def _place(problem: Diagnostic) -> tuple[int, int]:
+    return (problem.span.line, problem.span.column) if problem.span is not None else (0, 0)
 
 
 def _ordered(problems: list[Diagnostic]) -> list[Diagnostic]:

@@ -9,9 +9,12 @@ import yaml
 
 from runbook.lang.document import LINE_BREAK
 from runbook.lang.yaml_build import too_deep
+from runbook.lang.yaml_mend import content_column, in_brackets, value_at
 from runbook.model.diagnostic import Diagnostic, Span
 
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"\\]|\\.)*\"")
+_ENTRY = re.compile(r"\s*(?:- |(?:- )?[A-Za-z_][\w-]*:(?:\s|$))")
+"""A line that is a key or an item, as far as one line can tell."""
 _VALUE = re.compile(r"\s*(?:- +)*(?:[^\s'\"\[{#][^:#]*:\s+)?")
 
 
@@ -50,17 +53,34 @@ class _Said(NamedTuple):
     length: int = 1
 
 
-def syntax_problem(error: yaml.YAMLError, file: str, text: str) -> Diagnostic:
-    """A scanner's or parser's error with its place and a hint."""
+def syntax_problem(error: yaml.YAMLError, file: str, text: str, quoted: Any = None) -> Diagnostic:
+    """A scanner's or parser's error with its place and a hint.
+
+    quoted: the event before it, if that was a quoted text over several lines.
+    """
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     if not isinstance(error, yaml.MarkedYAMLError) or mark is None:
         return Diagnostic(code="yaml-syntax", summary=f"this is not YAML: {str(error).splitlines()[0]}", span=Span(file, 1, 1))
     first: Any = error.context_mark or mark
     at = _Place(error.problem or "", error.context or "", mark.line, mark.column, first.line, first.column, LINE_BREAK.split(text))
-    said = next((found for rule in _RULES if (found := rule(at)) is not None), None)
+    said = _swallowed(at, quoted) or next((found for rule in _RULES if (found := rule(at)) is not None), None)
     if said is None:
         said = _Said("yaml-syntax", f"this is not YAML: {at.problem} {at.context}".strip(), "quote the text", at.line, at.column)
     return Diagnostic(code=said.code, summary=said.summary, hint=said.hint, span=Span(file, said.line + 1, said.column + 1, said.length))
+
+
+def _swallowed(at: _Place, quoted: Any) -> _Said | None:
+    """A quote that was never closed ends at the next quote of the file, some keys later, and the complaint comes there."""
+    if quoted is None or at.line != quoted.end_mark.line:
+        return None
+    begin = quoted.start_mark
+    if not any(_ENTRY.match(line) for line in at.lines[begin.line + 1 : quoted.end_mark.line + 1]):
+        return None
+    return _unclosed(at.text(begin.line)[begin.column : begin.column + 1], begin.line, begin.column)
+
+
+def _unclosed(quote: str, line: int, column: int) -> _Said:
+    return _Said("unclosed-quote", f"the quote `{quote}` is never closed", f"add the closing {quote}", line, column)
 
 
 def _deep(at: _Place) -> _Said | None:
@@ -94,7 +114,7 @@ def _tab(at: _Place) -> _Said | None:
     if at.char != "\t" and "tab" not in at.problem and not ("\t" in blanks and at.column <= len(blanks)):
         return None
     column = blanks.find("\t") if "\t" in blanks else at.column
-    return _Said("tab-indentation", "a tab in the indentation", "indent with blanks: YAML does not allow tabs here", at.line, column)
+    return _Said("tab-indentation", "a tab in the indentation", "indent with spaces: YAML does not allow tabs here", at.line, column)
 
 
 def _reserved(at: _Place) -> _Said | None:
@@ -104,19 +124,34 @@ def _reserved(at: _Place) -> _Said | None:
 
 
 def _begins(line: str, number: int, column: int) -> _Said:
-    rest = line[column:]
-    hint = f"quote it: {_quoted(rest)}" if rest.strip() else "write a value"
-    return _Said("reserved-character", f"text cannot begin with `{rest[:1]}`", hint, number, column)
+    rest = value_at(line, column)
+    hint = f"quote it: {_quoted(rest)}" if rest else "write a value"
+    return _Said("reserved-character", f"text cannot begin with `{line[column : column + 1]}`", hint, number, column, max(1, len(rest)))
 
 
 def _colon(at: _Place) -> _Said | None:
     if "mapping values are not allowed" not in at.problem:
         return None
-    if re.match(r".+:\s", at.value + " ") and at.value != at.text(at.line).strip():
+    line = at.text(at.line)
+    if re.match(r".+:\s", at.value + " ") and at.value != line.strip():
         summary = "the value has a `: ` in it, which starts a mapping"
-        return _Said("unquoted-colon", summary, f"quote it: {_quoted(at.value)}", at.line, at.column)
+        column = line.index(at.value)
+        return _Said("unquoted-colon", summary, f"quote it: {_quoted(at.value)}", at.line, column, len(at.value))
+    if (misplaced := _deeper(at)) is not None:
+        return misplaced
     hint = "is a blank missing after the `:` of the line before, or is this line indented too far?"
     return _Said("unexpected-mapping", "a key is not expected here", hint, at.line, at.column)
+
+
+def _deeper(at: _Place) -> _Said | None:
+    """A key further right than the one above it, which has a value already."""
+    above, line = at.text(at.line - 1), at.text(at.line)
+    column, wanted = content_column(line), content_column(above)
+    key = line[column:].split(":")[0]
+    if not re.search(r":\s+\S", above) or column <= wanted or line.lstrip().startswith("- "):
+        return None
+    hint = f"begin it in column {wanted + 1}, below `{above[wanted:].split(':')[0]}`"
+    return _Said("bad-indentation", f"`{key}` is indented further than the key above it", hint, at.line, column, len(key))
 
 
 def _quote(at: _Place) -> _Said | None:
@@ -126,13 +161,16 @@ def _quote(at: _Place) -> _Said | None:
         hint = "in double quotes `\\` starts an escape: use single quotes, as for regular expressions, or write `\\\\`"
         return _Said("bad-escape", "unknown escape in double quotes", hint, at.line, at.column)
     quote = at.text(at.first_line)[at.first_column : at.first_column + 1] or '"'
-    return _Said("unclosed-quote", f"the quote `{quote}` is never closed", f"add the closing {quote}", at.first_line, at.first_column)
+    return _unclosed(quote, at.first_line, at.first_column)
 
 
 def _after_value(at: _Place) -> _Said | None:
     """`[ -f x ] && y`, `"a" b`: something follows a value that was complete."""
     value = at.value
-    if value[:1] not in ("[", "{", '"', "'") or "flow" in at.context or not at.text(at.line)[: at.column].strip():
+    line = at.text(at.line)
+    if value[:1] not in ("[", "{", '"', "'") or "flow" in at.context or not line[: at.column].strip():
+        return None
+    if value[:1] in ("[", "{") and in_brackets(line, min(at.first_column, at.column)):
         return None
     hint = f"text that begins with `{value[0]}` must be quoted as a whole: {_quoted(value)}"
     return _Said("text-after-value", "text after the end of the value", hint, at.line, at.column)
@@ -156,9 +194,12 @@ def _bracket(at: _Place) -> _Said | None:
 def _key(at: _Place) -> _Said | None:
     if "expected ':'" not in at.problem:
         return None
-    hint = "write `key: value`, with a blank after the `:`; text over several lines begins with `|` or `>`"
-    length = len(at.text(at.first_line).rstrip()) - at.first_column
-    return _Said("missing-colon", "this line is no `key: value`", hint, at.first_line, at.first_column, max(1, length))
+    line = at.text(at.first_line).rstrip()
+    column = content_column(line)
+    word, _, rest = line[column:].partition(" ")
+    said = f"{word}: {rest.strip()}".rstrip()
+    hint = f"write `{said if len(said) <= 60 else said[:60] + '…'}`; text over several lines begins with `|` or `>`"
+    return _Said("missing-colon", f"`{word}` has no `:`, so this line is no `key: value`", hint, at.first_line, column, len(line) - column)
 
 
 def _block_text(at: _Place) -> _Said | None:
@@ -170,6 +211,11 @@ def _block_text(at: _Place) -> _Said | None:
 def _indentation(at: _Place) -> _Said | None:
     if "block" not in at.context:
         return None
+    above, line = at.text(at.line - 1), at.text(at.line)
+    key, wanted = line[at.column :].split(":")[0], content_column(above)
+    if re.match(r"\s*- +[^\s:]+:", above) and wanted > at.column and _ENTRY.match(line) and not line.lstrip().startswith("- "):
+        summary = f"`{key}` stands beside the `-` of its item, not in it"
+        return _Said("bad-indentation", summary, f"begin it in column {wanted + 1}, below the key above", at.line, at.column, len(key))
     what = "a `- ` item" if "'-'" in at.problem else "a key"
     hint = f"{what} is expected: indent this line like the ones beside it; the block began at line {at.first_line + 1}"
     return _Said("bad-indentation", "this line does not fit the block above it", hint, at.line, at.column)

@@ -27,6 +27,25 @@ _RUNG = re.compile(r"(?:SIG)?([A-Z][A-Z0-9]*)\s+(\S+)")
 _RATE = re.compile(r"(\d+)\s+per\s+(\S+)")
 
 
+_SPOKEN_TIMES = {
+    **dict.fromkeys(("ms", "msec", "msecs", "millisecond", "milliseconds"), "ms"),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "s"),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), "m"),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), "h"),
+    **dict.fromkeys(("d", "day", "days"), "d"),
+}
+_SPOKEN_SIZES = {
+    **dict.fromkeys(("b", "byte", "bytes"), "B"),
+    **dict.fromkeys(("k", "ki", "kib"), "KiB"),
+    **dict.fromkeys(("m", "mi", "mib", "meg", "megs"), "MiB"),
+    **dict.fromkeys(("g", "gi", "gib", "gig", "gigs"), "GiB"),
+    **dict.fromkeys(("t", "ti", "tib"), "TiB"),
+    **{unit: unit[0].upper() + "B" if unit != "kb" else "kB" for unit in ("kb", "mb", "gb", "tb")},
+}
+"""Units as people say them, in small letters."""
+_SIGNALS = tuple("TERM KILL INT HUP QUIT ABRT USR1 USR2 STOP CONT PIPE ALRM SEGV BUS FPE ILL TRAP TSTP TTIN TTOU WINCH".split())
+
+
 class UnitError(ValueError):
     """A duration, size, rate or ladder rung that cannot be read; `hint` says what to type instead."""
 
@@ -59,7 +78,8 @@ class Duration(float):
             total += float(part[1]) * _SECONDS[part[2]]
             position = part.end()
         if not text or position != len(text) or len(text) > LONGEST:
-            raise UnitError(f"`{text[:LONGEST]}` is not a duration", "units are ms, s, m, h, d, as in `1h30m` or `1.5s`")
+            hint = _spoken(text, _SPOKEN_TIMES) or "units are ms, s, m, h, d, as in `1h30m` or `1.5s`"
+            raise UnitError(f"`{text[:LONGEST]}` is not a duration", hint)
         if total > LONGEST_S:
             raise UnitError(f"the duration `{text}` is longer than a hundred years", "write what is meant, as in `8h`")
         return cls(total)
@@ -97,10 +117,11 @@ class Size(int):
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
             raise UnitError(f"a size is text with a unit, not {value!r}", "write for example `1GiB`")
         if not isinstance(value, str) or re.fullmatch(r"\d+(\.\d+)?", value.strip()):
-            raise UnitError(f"the size `{value}` has no unit", f"write `{value}B` for bytes or `{value}GiB`")
+            raise UnitError(f"the size `{value}` has no unit", f"write `{value}MiB`, `{value}GiB`, or `{value}B` for bytes")
         found = _SIZE.fullmatch(value.strip())
         if found is None or found[2] not in _BYTES or len(value) > LONGEST:
-            raise UnitError(f"`{value[:LONGEST]}` is not a size", "units are B, KiB, MiB, GiB, TiB, kB, MB, GB, TB")
+            hint = _spoken(value, _SPOKEN_SIZES) or "units are B, KiB, MiB, GiB, TiB, kB, MB, GB, TB"
+            raise UnitError(f"`{value[:LONGEST]}` is not a size", hint)
         number = float(found[1]) if "." in found[1] else int(found[1])
         return cls(int(number * _BYTES[found[2]]))
 
@@ -119,6 +140,9 @@ class Rung(str):
         found = _RUNG.fullmatch(str(value).strip())
         if not isinstance(value, str) or found is None:
             raise UnitError(f"`{value}` is not a rung of a ladder", "write a signal and a wait, as in `TERM 15s`")
+        if found[1] not in _SIGNALS:
+            near = next((name for name in _SIGNALS if set(found[1]) <= set(name) and name[0] == found[1][0]), "TERM")
+            raise UnitError(f"there is no signal `{found[1]}`", f"write for example `{near} {found[2]}`")
         Duration.parse(found[2])
         return cls(f"{found[1]} {found[2]}")
 
@@ -157,6 +181,14 @@ class Rate(str):
     def window_s(self) -> float:
         """Seconds in which the bucket refills."""
         return float(Duration.parse(self.split()[2]))
+
+
+def _spoken(text: str, units: dict[str, str]) -> str | None:
+    """What was meant by `5 mins` or `1 gig`, as a hint."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)[\s,]*", text)
+    if not parts or any(unit.lower() not in units for _, unit in parts) or not re.fullmatch(r"(\d+(\.\d+)?\s*[A-Za-z]+[\s,]*)+", text):
+        return None
+    return "write `" + "".join(number + units[unit.lower()] for number, unit in parts) + "`"
 
 
 UNIT_TYPES = (Duration, TimeBox, Size, Rung, Rate)

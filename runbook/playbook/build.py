@@ -12,7 +12,7 @@ from runbook.model.playbook import Playbook
 from runbook.model.profile import Profile
 from runbook.model.units import Duration, UnitError
 from runbook.playbook.drafts import Table
-from runbook.playbook.library import Find, Library, find_beside
+from runbook.playbook.library import Find, Known, Library, find_beside, nobody
 from runbook.playbook.problems import Problems, has_errors
 from runbook.playbook.sites import Site
 from runbook.playbook.top import read_hosts, read_posts, warn_of_targets
@@ -40,6 +40,7 @@ def load_playbook(
     groups: Mapping[str, Sequence[str]] | None = None,
     read: Callable[[str], bytes] = read_file,
     find: Find = find_beside,
+    known: Known = nobody,
 ) -> tuple[Playbook | None, list[Diagnostic]]:
     """Check a playbook; None when there is an error among the diagnostics.
 
@@ -49,6 +50,7 @@ def load_playbook(
     roles: targets of `-H`, which replace those of the file. host_vars: names of variables that the inventory gives.
     groups: its groups, which a role may name in place of their hosts. read: reads a
     vars file or an included playbook and may raise OSError. find: the path of what a file includes by some name.
+    known: the names that it could include.
     """
     document, found = load(source, file)
     if document is None:
@@ -62,7 +64,7 @@ def load_playbook(
         )
         problems.add("type", "a playbook is a mapping", (), hint)
         return None, problems.sorted()
-    library = Library(read, find)
+    library = Library(read, find, known)
     unit = Unit(problems, data, table, profiles, library)
     playbook = _whole(unit, overrides or {}, roles or {}, hosts, host_vars, groups or {})
     if profile is not None and not has_errors(problems.found):

@@ -14,7 +14,7 @@ from runbook.model.diagnostic import Span
 from runbook.model.playbook import BlockNode, Common, IncludeNode, Input, Node, Secret, StepNode
 from runbook.model.units import Duration, UnitError
 from runbook.playbook.convert import sketch
-from runbook.playbook.drafts import BlockDraft, Draft, StepDraft
+from runbook.playbook.drafts import BlockDraft, Draft, StepDraft, fields_of
 from runbook.playbook.fill import put
 from runbook.playbook.keys import NOT_ON_BLOCKS, CommonKeys
 from runbook.playbook.names import INCLUDE, Names, Place, inside
@@ -151,7 +151,7 @@ class Checker:
         vars = draft.common.get("vars")
         vars = vars if isinstance(vars, dict) else {}
         check_var_names(self.problems, vars, draft.common_paths.get("vars", draft.path))
-        place = inside(outer, order=draft.order, vars=vars, loop="loop" in draft.common)
+        place = inside(outer, order=draft.order, vars=vars, loop="loop" in draft.common or getattr(draft, "loop_meant", False))
         own = draft.id if draft.named else None
         for leaf in shape.leaves:
             where = (*draft.common_paths[leaf.path[0]], *leaf.path[1:])
@@ -227,7 +227,10 @@ class Checker:
         """Check a step's own keys; the body, with the steps that it names under the ids that they have in the run."""
         shape = Shape().visit(type_of(draft.cls), draft.body)
         for misfit in shape.misfits:
-            if misfit.path or misfit.code != "missing-key":
+            if misfit.code == "unknown-key" and len(misfit.path) == 1:
+                hint = suggestion(str(misfit.path[0]), (*fields_of(draft.cls), "timeout"))
+                self.problems.add(misfit.code, misfit.summary, draft.place(misfit.path), hint, at_key=True)
+            elif misfit.path or misfit.code != "missing-key":
                 self.problems.add(misfit.code, misfit.summary, draft.place(misfit.path), misfit.hint, at_key=misfit.at == "key")
             else:
                 summary = misfit.summary.replace("missing", f"`{draft.type}` needs", 1)

@@ -10,6 +10,7 @@ from typing import Any, Protocol, Union
 import msgspec
 
 from runbook.model.step_type import BrokenStepType
+from runbook.playbook.foreign import LOOPS, STEP_KEYS, STEP_TYPES
 from runbook.playbook.keys import BLOCK, COMMON
 from runbook.playbook.near import nearest, suggestion
 from runbook.playbook.problems import Path, Problems
@@ -40,6 +41,8 @@ class StepDraft:
     common_paths: dict[str, Path]
     defaulted: dict[str, Path] = field(default_factory=dict)
     """Keys that the file's `defaults` gave, and where they stand."""
+    loop_meant: bool = False
+    """A loop stands there under the name that another tool gives it, which is reported."""
     sound: bool = True
     """False when the body is no mapping at all, which is reported; then nothing in it is looked at."""
 
@@ -106,12 +109,7 @@ class Reader:
 
     def _one(self, item: Any, path: Path) -> Draft | None:
         if not isinstance(item, dict):
-            hint = (
-                f"write `- {item}:` and its keys"
-                if isinstance(item, str) and item in self.table
-                else "write for example `- run: nvidia-smi`"
-            )
-            self.problems.add("type", f"a step is a mapping, not {shown(item)}", path, hint)
+            self.problems.add("type", f"a step is a mapping, not {shown(item)}", path, self._as_step(item))
             return None
         # Common keys first: a table may have to look for a type that it does not know.
         types = [key for key in item if key not in COMMON and key not in BLOCK and key in self.table]
@@ -137,6 +135,13 @@ class Reader:
                     )
         return self._block(item, path) if kinds[0] == "block" else self._step(item, types[0], path)
 
+    def _as_step(self, item: Any) -> str:
+        """How a step that is no mapping would be written."""
+        word, _, rest = item.partition(" ") if isinstance(item, str) else ("", "", "")
+        if word not in self.table:
+            return "write for example `- run: nvidia-smi`"
+        return f"write `{word}: {rest.strip()[:60]}`" if rest else f"write `- {word}:` and its keys"
+
     def _is_whole(self, name: str, path: Path) -> bool:
         """Whether a known type can be had: one of an installed package may be broken."""
         try:
@@ -146,15 +151,28 @@ class Reader:
             return False
 
     def _without_type(self, item: dict[Any, Any], unknown: list[Any], path: Path) -> None:
-        # The misspelt step type: the key that resembles one, else the first that is no common key either.
-        guess = next((key for key in unknown if nearest(str(key), self.table)), unknown[0] if unknown else None)
+        # The misspelt step type: one that another tool has, the key that resembles one, else the first that is no common key either.
+        odd = [key for key in unknown if key not in STEP_KEYS]
+        guess = next((key for key in odd if key in STEP_TYPES or nearest(str(key), self.table)), next(iter(odd or unknown), None))
         if guess is None:
-            self.problems.add("no-step", "this step has no step type", path, "add one of: " + ", ".join(sorted(self.table)))
+            self._without_any(item, path)
             return
-        self.problems.add("unknown-step", f"unknown step type `{guess}`", (*path, guess), suggestion(str(guess), self.table), at_key=True)
+        hint = STEP_TYPES.get(guess) or suggestion(str(guess), self.table)
+        self.problems.add("unknown-step", f"unknown step type `{guess}`", (*path, guess), hint, at_key=True)
         for key in unknown:
             if key != guess:
-                self.problems.add("unknown-key", f"unknown key `{key}` of a step", (*path, key), suggestion(str(key), COMMON), at_key=True)
+                hint = STEP_KEYS.get(key) or suggestion(str(key), COMMON)
+                self.problems.add("unknown-key", f"unknown key `{key}` of a step", (*path, key), hint, at_key=True)
+
+    def _without_any(self, item: dict[Any, Any], path: Path) -> None:
+        """A step of common keys alone, or a part of a block that became an item of a list."""
+        part = next((key for key in ("rescue", "always") if key in item), None)
+        if part is None:
+            self.problems.add("no-step", "this step has no step type", path, "add one of: " + ", ".join(sorted(self.table)))
+            return
+        whole = ", or at the left edge for the whole playbook" if part == "always" else ""
+        hint = f"write it without the `-`, beside `block:`{whole}"
+        self.problems.add("misplaced-key", f"`{part}` is no step of its own: it belongs to a `block`", (*path, part), hint, at_key=True)
 
     def _unknown_key(self, key: Any, type_: str, path: Path) -> None:
         if type_ in self.table and key in fields_of(self.table[type_]):
@@ -162,8 +180,8 @@ class Reader:
                 "misplaced-key", f"`{key}` belongs inside `{type_}`", (*path, key), "indent it under the step type", at_key=True
             )
             return
-        hint = suggestion(str(key), [*COMMON, *BLOCK, *self.table])
-        if hint is None or not hint.startswith("did"):
+        hint = STEP_KEYS.get(key) or STEP_TYPES.get(key) or suggestion(str(key), [*COMMON, *BLOCK, *self.table])
+        if hint is None or hint.startswith("known"):
             hint = suggestion(str(key), COMMON)
         self.problems.add("unknown-key", f"unknown key `{key}` of a step", (*path, key), hint, at_key=True)
 
@@ -174,6 +192,7 @@ class Reader:
         paths = {key: (*path, key) for key in common}
         id, named = self._id(common, f"s{self.steps:02}_{type_}", path)
         draft = StepDraft(id, named, self.steps, path, type_, cls, {}, (*path, type_), None, common, paths)
+        draft.loop_meant = any(key in LOOPS for key in item)
         self._body(draft, item[type_])
         if self.defaults is not None and draft.sound:
             self.defaults.into(draft)

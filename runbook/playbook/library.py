@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from runbook.lang.yaml_loader import Document, load
 from runbook.model.diagnostic import Diagnostic
@@ -13,8 +13,15 @@ Read = Callable[[str], bytes]
 Find = Callable[[str, str], "str | None"]
 """find(name, file): the path of the playbook that `file` calls `name`; None when there is none."""
 SUFFIXES = ("", ".yaml", ".yml")
+Known = Callable[[str], Iterable[str]]
+"""known(file): the names by which `file` could include playbooks; asked only when a name is wrong."""
 MOST_INCLUDES = 200
 DEEPEST = 20
+
+
+def nobody(file: str) -> Iterable[str]:
+    """No names are known."""
+    return ()
 
 
 def find_beside(name: str, file: str) -> str | None:
@@ -29,9 +36,10 @@ def find_beside(name: str, file: str) -> str | None:
 class Library:
     """Reads what is included and keeps what it read: `files` by path, `includes` as file → name → path."""
 
-    def __init__(self, read: Read, find: Find) -> None:
+    def __init__(self, read: Read, find: Find, known: Known = nobody) -> None:
         self._read = read
         self._find = find
+        self.known = known
         self._documents: dict[str, tuple[Document | None, list[Diagnostic]]] = {}
         self.files: dict[str, str] = {}
         self.includes: dict[str, dict[str, str]] = {}

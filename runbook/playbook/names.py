@@ -11,7 +11,7 @@ from typing import Any
 
 from runbook.lang.parse import Parsed, Reference
 from runbook.playbook.drafts import StepDraft
-from runbook.playbook.near import suggestion
+from runbook.playbook.near import nearest, suggestion
 from runbook.playbook.problems import Problems, Where
 
 INCLUDE = "include"
@@ -143,7 +143,7 @@ class Names:
             return
         if not place.in_vars and step.order >= place.order and id != place.own:
             self.problems.at(
-                "later-step", f"`steps.{id}` has not run here: it is the step at line {self._line(id)}", span, "use it in a later step"
+                "later-step", f"`steps.{id}` has not run here: it is the step at line {self._line(id)}", span, "move this step below it"
             )
             return
         if id in self.outputs:
@@ -170,7 +170,9 @@ class Names:
         own: Mapping[str, str] = getattr(step.cls, "RESULTS", {})
         if name not in own and name not in ALWAYS_THERE:
             summary = f"a `{step.type}` step has no result `{name}`"
-            self.problems.at("unknown-result", summary, span, suggestion(name, [*own, *ALWAYS_THERE]))
+            close = suggestion(name, [*own, *ALWAYS_THERE])
+            hint = close if close and close.startswith("did") else "it has " + ", ".join(f"`{one}`" for one in (*own, "status", "verdict"))
+            self.problems.at("unknown-result", summary, span, hint)
         elif not nested and self.targets_of.get(id, 1) > 1:
             summary = f"`{id}` runs on {self.targets_of[id]} targets, so `steps.{id}.{name}` is not one value"
             self.problems.at("many-targets", summary, span, f"write `steps.{id}.hosts['TARGET'].{name}`")
@@ -178,7 +180,8 @@ class Names:
     def _secrets(self, path: tuple[Any, ...], place: Place, span: Where) -> None:
         if path and str(path[0]) not in self.secrets:
             name = str(path[0])
-            hint = suggestion(name, self.secrets, "secrets.") or f"declare it: `secrets: [{name}]`"
+            close = nearest(name, self.secrets)
+            hint = f"did you mean `secrets.{close}`?" if close else f"declare it: `secrets: [{', '.join((*sorted(self.secrets), name))}]`"
             self.problems.at("undeclared-secret", f"the secret `{name}` is not declared", span, hint)
 
     def _hosts(self, path: tuple[Any, ...], place: Place, span: Where) -> None:

@@ -27,6 +27,8 @@ class Problems:
     def at(self, code: str, summary: str, place: Where, hint: str | None = None) -> None:
         """A mistake at a place, or at one that is worked out only now; None for the command line."""
         span = place() if callable(place) else place
+        if self.document.is_guessed(span):
+            return  # of broken syntax, which is reported
         if not summary.isprintable():  # what somebody wrote may hold line breaks; a summary is one line
             summary = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in summary)
         self.found.append(Diagnostic(code=code, summary=summary, span=span, hint=hint))

@@ -229,7 +229,8 @@ class Shape:
         for name, field in fields.items():
             if field.required and name not in value:
                 what = f"{name_of(path)} needs" if path else "missing"
-                self.misfits.append(Misfit(path, "missing-key", f"{what} the key `{name}`", f"add `{name}:` with {words_for(field.type)}"))
+                hint = f"add `{name}:` with {words_for(field.type)}"
+                self.misfits.append(Misfit(path, "missing-key", f"{what} the key `{name}`", hint, "key"))
 
     def _scalar(self, type_: Any, value: Any, path: Path) -> None:
         if isinstance(type_, mi.CustomType):
@@ -247,7 +248,7 @@ class Shape:
     def _wrong(self, type_: Any, value: Any, path: Path) -> None:
         code = "choice" if isinstance(type_, mi.LiteralType) else "type"
         summary = f"{name_of(path)} must be {words_for(type_)}, not {shown(value)}"
-        self.misfits.append(Misfit(path, code, summary, _hint(type_, value)))
+        self.misfits.append(Misfit(path, code, summary, _hint(type_, value), "key" if value is None else "value"))
 
 
 def name_of(path: Path) -> str:
@@ -303,6 +304,11 @@ def _hint(type_: Any, value: Any) -> str | None:
             return f"drop the quotes: write `{value.strip()}`"
         close = suggestion(value, choices) if choices else None
         return close if close and close.startswith("did you mean") else None
+    mapping = next((part for part in parts if isinstance(part, (mi.DictType, mi.StructType))), None)
+    if mapping is not None and isinstance(value, list):
+        return _pairs(value)
+    if isinstance(mapping, mi.StructType) and (wanted := [field for field in mapping.fields if field.required]):
+        return "write for example `{" + ", ".join(f"{field.encode_name}: {_example_of(field.type)}" for field in wanted) + "}`"
     if isinstance(value, float) and value.is_integer() and any(isinstance(part, mi.IntType) for part in parts):
         return f"write `{int(value)}`: with a point or an exponent it is no whole number"
     if isinstance(value, (int, float)) and any(isinstance(part, mi.StrType) for part in parts):
@@ -310,3 +316,14 @@ def _hint(type_: Any, value: Any) -> str | None:
     if not isinstance(value, (list, dict)) and any(isinstance(part, _LISTS) for part in parts) and value is not None:
         return f"write a list: `[{value}]`"
     return None
+
+
+def _pairs(items: list[Any]) -> str | None:
+    """`[NAME=value]`, as on a command line, in the form of a mapping."""
+    pairs = [item.split("=", 1) for item in items if isinstance(item, str) and re.match(r"\w+=", item)]
+    return f"write `{pairs[0][0]}: {pairs[0][1]}`, without the `-` or brackets of a list" if pairs else None
+
+
+def _example_of(type_: Any) -> str:
+    type_, _ = bare(type_)
+    return UNIT_EXAMPLES[type_.cls.__name__] if isinstance(type_, mi.CustomType) else "..."

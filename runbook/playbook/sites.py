@@ -43,6 +43,8 @@ class Site:
     prefix: str = ""
     """What stands before the ids of the file's steps."""
     given: Mapping[str, Any] = field(default_factory=dict)
+    missing: frozenset[str] = frozenset()
+    """Inputs that should be given and are not, which is reported where the file is included."""
     steps: Mapping[str, GivenStep] = field(default_factory=dict)
     """Inputs that name a step."""
     tainted: frozenset[str] = frozenset()
@@ -72,6 +74,7 @@ class Placing:
             host_vars=self.site.host_vars,
             prefix=f"{self.site.prefix}{draft.id}.",
             given={**given, **{name: step.id for name, step in steps.items()}},
+            missing=frozenset(name for name, one in inputs.items() if one.required and name not in given),
             steps=steps,
             tainted=frozenset(name for name, value in given.items() if self._leads_to_secret(value)),
         )
@@ -95,7 +98,7 @@ class Placing:
                 about = f": {one.help}" if one.help else ""
                 where = draft.place(("with",)) if "with" in draft.body else (*draft.path, draft.type)
                 summary = f"`{file}` needs the input `{name}`{about}"
-                self.problems.add("missing-input", summary, where, f"add `with: {{{name}: …}}`", at_key="with" not in draft.body)
+                self.problems.add("missing-input", summary, where, f"add `with: {{{name}: …}}`", at_key=True)
         return steps
 
     def _step(self, draft: StepDraft, value: Any, path: Path) -> GivenStep | None:

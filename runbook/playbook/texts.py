@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -20,6 +21,7 @@ from runbook.playbook.problems import Path, Problems, Where
 from runbook.playbook.shape import Leaf, Shape, kind_of, type_of
 from runbook.playbook.sites import Site, only_var
 
+_OTHER_BRACES = re.compile(r"(?<![$\{])(?:\{\{|\$\{(?!\{))(\s*(?:vars|steps|secrets)\.[^{}]*)\}\}?")
 REFERENCES = ("ref", "forward_ref")
 """Kinds of text that name a step."""
 ARGV_KEYS = frozenset({"command", "argv"})
@@ -89,6 +91,8 @@ class Texts:
     def template(self, text: str, where: Path, place: Place, document: Document | None) -> list[Parsed]:
         """Check the `${{ … }}` in a text; answers those that parse. No document: it comes from the command line."""
         good = []
+        if "{" in text:
+            self._other_braces(text, where, document)
         for found in find_expressions(text) if "${{" in text else ():
             if not found.closed:
                 hint = "close it with `}}`, or write `$${{` for the text itself"
@@ -103,11 +107,19 @@ class Texts:
             self.names.check(parsed, place, place_of)
         return good
 
+    def _other_braces(self, text: str, where: Path, document: Document | None) -> None:
+        """`{{ vars.x }}` and `${vars.x}`: other tools write it so, and it would go out as it stands."""
+        for found in _OTHER_BRACES.finditer(text):
+            summary = f"`{found[0]}` is no expression here, and would stay as it is"
+            place = part_of(document, where, found.start(), len(found[0]))
+            self.problems.at("other-braces", summary, place, f"write `${{{{ {found[1].strip()} }}}}`")
+
     def bare(self, text: str, where: Path, place: Place, *, boolean: bool = False) -> None:
         """Check an expression that stands without `${{ }}`."""
         if is_whole(text) or "${{" in text:
             hint = f"write `{text.strip()[3:-2].strip()}`" if is_whole(text) else "drop the `${{` and `}}`"
-            self.problems.add("bare-expression", "this is an expression already: no `${{ }}` around it", where, hint)
+            summary = f"`{leaf_key(where)}` is an expression already: no `${{{{ }}}}` around it"
+            self.problems.add("bare-expression", summary, where, hint)
             return
         parsed = parse(text)
         place_of = functools.partial(_inside, self.problems.document, where, 0)
@@ -124,10 +136,12 @@ class Texts:
         for reference in (reference for parsed in expressions for reference in parsed.references):
             direct = reference.root == "secrets"
             if direct or (reference.root == "vars" and reference.path and reference.path[0] in tainted):
-                what = "a secret" if direct else f"`vars.{reference.path[0]}`, which holds a secret,"
+                word = f"{reference.root}.{reference.path[0]}" if reference.path else reference.root
+                what = f"`{word}`" if direct else f"`{word}`, which holds a secret,"
                 summary = f"{what} would stand in a command line that every user of the host can read"
                 hint = "pass it by `env: {TOKEN: ${{ … }}}` and write `$TOKEN` in shell text"
-                self.problems.at("secret-in-argv", summary, part_of(self.problems.document, where, text.find("${{"), 3), hint)
+                place = part_of(self.problems.document, where, max(0, text.find(word)), len(word))
+                self.problems.at("secret-in-argv", summary, place, hint)
 
     def _shell(self, text: str, where: Path, expressions: list[Parsed]) -> None:
         from runbook.lang.shell_text import shell_problems  # brings the evaluator, which few playbooks need to be checked
@@ -158,15 +172,16 @@ class Texts:
     def _regex(self, text: str, where: Path) -> None:
         _, fault = compiled(text)
         if fault:
-            self.problems.add("regex", fault, where, "put `\\` before a sign that is meant as itself")
+            glob = text.startswith("*") or "multiple repeat" in fault
+            hint = f"`*` repeats what stands before it: write `{text.replace('*', '.*')[:60]}`" if glob else None
+            self.problems.add("regex", fault, where, hint or "put `\\` before a sign that is meant as itself")
 
     def _python(self, text: str, where: Path) -> None:
         try:
             ast.parse(text.strip())
         except SyntaxError as error:
-            self.problems.add(
-                "python", f"this is not Python: {error.msg}", where, "it is read by the server's Python, so `${{ }}` has no meaning here"
-            )
+            hint = "it is read by the server's Python" + (", so `${{ }}` has no meaning here" if "${{" in text else "")
+            self.problems.add("python", f"`{text.strip()[:60]}` is not Python: {error.msg}", where, hint)
         except (ValueError, RecursionError, MemoryError):
             self.problems.add("python", "this is not Python: it has control characters or too many nested parts", where)
 
@@ -187,14 +202,19 @@ class Texts:
             )
         elif extra["kind"] == "ref" and target.order >= step.order:
             line = self.problems.document.span(target.path).line
-            self.problems.add("later-step", f"`{id}` (line {line}) comes later than this step", where, "refer to a step that has run")
+            self.problems.add(
+                "later-step",
+                f"`{id}` (line {line}) comes later than this step",
+                where,
+                f"move this step below `{id}`, or refer to one that has run",
+            )
 
     def _given_reference(self, leaf: Leaf, where: Path) -> None:
         """A step that an expression names: in an included file only an input can, since only its place knows the id."""
         name, wanted = only_var(leaf.text), leaf.extra["to"]
         given = self.site.steps.get(name or "")
         if given is None:
-            if self.site.prefix and name not in self.site.given:
+            if self.site.prefix and name not in self.site.given and name not in self.site.missing:
                 hint = f"declare `inputs: {{{leaf_key(where)}: {{type: step}}}}` and write `${{{{ vars.{leaf_key(where)} }}}}`"
                 self.problems.add("type", "an included playbook names a step by its id, or by an input of the type `step`", where, hint)
         elif wanted not in ("any", given.draft.type) and given.draft.type != leaf.extra.get("or"):

@@ -18,13 +18,15 @@ from runbook.model.playbook import Node, Origin, Secret
 from runbook.playbook.check import Checker, Included
 from runbook.playbook.defaults import Defaults
 from runbook.playbook.drafts import Draft, Reader, StepDraft, Table, walk
+from runbook.playbook.foreign import TOP_KEYS
 from runbook.playbook.inputs import read_inputs
 from runbook.playbook.keys import PlaybookKeys
 from runbook.playbook.library import DEEPEST, MOST_INCLUDES, Library
 from runbook.playbook.names import INCLUDE, Names, Place
+from runbook.playbook.near import nearest
 from runbook.playbook.overrides import apply_overrides, read_vars, unreadable
 from runbook.playbook.problems import Path, Problems
-from runbook.playbook.shape import Shape, type_of
+from runbook.playbook.shape import Misfit, Shape, type_of
 from runbook.playbook.sites import Site
 from runbook.playbook.texts import Texts
 from runbook.playbook.top import check_var_names, read_outputs, read_secrets
@@ -41,6 +43,12 @@ class Part(NamedTuple):
     vars: dict[str, Any]
     origins: dict[str, tuple[Origin, ...]]
     secrets: tuple[Secret, ...]
+
+
+def _as_meant(misfit: Misfit) -> Misfit:
+    """A key at the left edge that another tool has, with what is written for it here."""
+    known = TOP_KEYS.get(misfit.path[0]) if misfit.code == "unknown-key" and len(misfit.path) == 1 else None
+    return misfit._replace(hint=known) if known else misfit
 
 
 class Unit:
@@ -63,7 +71,7 @@ class Unit:
         self.file = problems.document.file
         self.chain = chain or (os.path.normpath(self.file),)
         shape = Shape().visit(type_of(PlaybookKeys), data)
-        problems.add_misfits(shape.misfits)
+        problems.add_misfits([_as_meant(misfit) for misfit in shape.misfits])
         problems.forgive(shape.words)
         hosts = data.get("hosts")
         self.roles = [role for role in hosts if isinstance(role, str)] if isinstance(hosts, dict) else []
@@ -92,7 +100,8 @@ class Unit:
         path = self.library.locate(name, self.file)
         if path is None:
             hint = "it is looked for beside this file, in `lib`, in ./playbooks and among installed ones: `runbook list`"
-            self.problems.add("unknown-playbook", f"no playbook `{name}` was found", where, hint)
+            close = nearest(name, self.library.known(self.file))
+            self.problems.add("unknown-playbook", f"no playbook `{name}` was found", where, f"did you mean `{close}`?" if close else hint)
             return None
         if path in self.chain:
             way = " → ".join([*self.chain[self.chain.index(path) :], path])

@@ -41,9 +41,9 @@ def test_references_are_the_free_names_with_their_places(source, references):
 @pytest.mark.parametrize(
     ("source", "marked", "hint"),
     [
-        ("x.lower()", "x.lower()", "(?i)"),
-        ("a.get('b')", "a.get('b')", "get(x, 'key', default)"),
-        ("len(x.items())", "x.items()", "[k for k in x]"),
+        ("x.lower()", ".lower", "(?i)"),
+        ("a.get('b')", ".get", "get(x, 'key', default)"),
+        ("len(x.items())", ".items", "[k for k in x]"),
         ("f'{x}'", "f'{x}'", "${{ value }}"),
         ("(lambda: 1)", "lambda: 1", "comprehension"),
         ("2 ** 3", "2 ** 3", "multiply"),
@@ -91,7 +91,7 @@ def test_what_is_not_in_the_language_is_refused_with_the_allowed_way(source, mar
 
 def test_an_offset_counts_characters_from_the_start_of_the_source():
     problem = refused("  'é' + x.lower()")
-    assert (problem.offset, problem.length) == (8, 9)
+    assert (problem.offset, problem.length) == (9, 6)
 
 
 @pytest.mark.parametrize(

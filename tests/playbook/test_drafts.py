@@ -27,7 +27,7 @@ from tests.playbook.loading import HEAD, place, problems, the_problem, valid
         ("{run: x, timeout: 10}", "unit", 23, "write `10s` for seconds or `10m` for minutes"),
         ("{run: x, ignore_errors: [hugn]}", "choice", 30, "did you mean `hung`?"),
         ("{run: x, ignore_errors: yes}", "type", 29, "write `true`"),
-        ("{run: x, retry: {every: 1s}}", "missing-key", 21, "add `for:` with a duration"),
+        ("{run: x, retry: {every: 1s}}", "missing-key", 14, "add `for:` with a duration"),
         ("{run: x, loop: 3}", "type", 20, "write a list: `[3]`"),
         ("{run: x, vars: {a-b: 1}}", "bad-name", 21, "use letters, digits and `_`, a letter first"),
     ],

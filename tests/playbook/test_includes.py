@@ -187,7 +187,7 @@ def test_a_role_that_nobody_places_is_an_error():
 def test_a_secret_that_is_given_stays_out_of_command_lines():
     lib = f"{HEAD}inputs: {{token: {{}}}}\nsteps:\n  - run: echo ${{{{ vars.token }}}}\n"
     top = f"{HEAD}secrets: [KEY]\nsteps:\n  - include: {{playbook: lib, with: {{token: '${{{{ secrets.KEY }}}}'}}}}\n"
-    assert found(top, lib=lib) == [("secret-in-argv", "lib", 5, 15)]
+    assert found(top, lib=lib) == [("secret-in-argv", "lib", 5, 19)]
 
 
 def test_secrets_of_included_files_are_declared_for_the_run():

@@ -21,7 +21,7 @@ UP = "  - {id: up, launch: {command: [a]}}\n"
         ("steps.up.pdi == 1", "unknown-result", "did you mean `pid`?"),
         ("steps.up.hosts['local'].pdi == 1", "unknown-result", "did you mean `pid`?"),
         ("steps.up.items[0].pdi == 1", "unknown-result", "did you mean `pid`?"),
-        ("steps.later.exit == 1", "later-step", "use it in a later step"),
+        ("steps.later.exit == 1", "later-step", "move this step below it"),
         ("secrets.TOKNE == 'x'", "undeclared-secret", "did you mean `secrets.TOKEN`?"),
         ("hosts.bix[0].name == 'x'", "unknown-role", "did you mean `hosts.box`?"),
         ("hosts.box[3].name == 'x'", "unknown-role", "they count from 0"),

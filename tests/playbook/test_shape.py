@@ -40,7 +40,7 @@ def misfits(cls, body):
             {"command": "a", "settle": "5 parsecs"},
             ("settle", "unit", "`5 parsecs` is not a duration", "units are ms, s, m, h, d, as in `1h30m` or `1.5s`"),
         ),
-        (Stop, {"free": 1}, ("free", "unit", "the size `1` has no unit", "write `1B` for bytes or `1GiB`")),
+        (Stop, {"free": 1}, ("free", "unit", "the size `1` has no unit", "write `1MiB`, `1GiB`, or `1B` for bytes")),
         (
             Stop,
             {"ladder": ["TERM"]},
