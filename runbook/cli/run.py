@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from runbook.cli import confirm, load, reuse, sources, store
+from runbook.cli import command_line, confirm, load, reuse, sources, store
 from runbook.cli.choosing import check_choice, split
 from runbook.cli.diffs import show_diff
 from runbook.cli.run_options import Choice, options
@@ -31,6 +31,7 @@ def command(**chosen: Any) -> int:
     if choice.detach and choice.wait_for is not None:
         raise click.UsageError("--detach and --wait-for exclude each other: both leave the run alone, and --detach follows it for no time")
     loaded = load.load(choice.playbook, choice.roles, choice.overrides)
+    command_line.hide(loaded.secrets.values())
     if not loaded.ok or loaded.playbook is None:
         return refuse(loaded, choice.as_json)
     if loaded.diagnostics:

@@ -55,14 +55,24 @@ def fresh_place(now: float, out: Path | None) -> Place:
 
 
 def remember(place: Place) -> None:
-    """Let a run that lies elsewhere be found by its id: a link among the others. Where none can be made, its folder still names it."""
+    """Let a run that lies elsewhere be found by its id: a link among the others. Where none can be made, its folder still names it.
+
+    Links to folders that were removed since go on this occasion.
+    """
     link = runs_folder() / place.run
     if link != place.folder:
-        try:
+        with contextlib.suppress(OSError):
             link.parent.mkdir(parents=True, exist_ok=True)
+            for old in link.parent.iterdir():
+                if old.is_symlink() and _was_removed(old.readlink()):
+                    old.unlink()
             link.symlink_to(place.folder, target_is_directory=True)
-        except OSError:
-            pass
+
+
+def _was_removed(folder: Path) -> bool:
+    """Whether a folder is gone for good. Below an empty folder it may be on a disk that is not mounted now."""
+    nearest = next((above for above in folder.parents if above.is_dir()), None)
+    return not folder.exists() and nearest is not None and any(nearest.iterdir())
 
 
 def run_folders() -> list[Path]:

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from runbook.cli import store
 from runbook.cli.main import exit_code
 from runbook.cli.recorded import last_open
 from tests.cli.recorded import T0, events, record, recorded
@@ -86,3 +87,19 @@ def test_the_last_run_of_cancel_is_the_last_that_is_open(own_state, several):
     assert last_open().name == "d-slow"
     shutil.rmtree(own_state / "runbook" / "runs" / "d-slow")
     assert last_open().name == "g-passed"
+
+
+def test_links_to_removed_folders_go_with_the_next_run_and_those_of_a_disk_that_is_away_stay(own_state, tmp_path):
+    (tmp_path / "disk").mkdir()
+    places = [store.Place(f"r{n}", tmp_path / part) for n, part in enumerate(["here", "gone", "deep/er/gone", "disk/away"])]
+    (tmp_path / "here").mkdir()
+    for place in places:
+        store.remember(place)
+    (tmp_path / "disk" / "more").mkdir()
+    store.remember(store.Place("r8", tmp_path / "here"))
+    links = own_state / "runbook" / "runs"
+    assert sorted(path.name for path in links.iterdir()) == ["r0", "r8"]
+    (tmp_path / "disk" / "more").rmdir()
+    store.remember(places[3])
+    store.remember(store.Place("r9", tmp_path / "here"))
+    assert sorted(path.name for path in links.iterdir()) == ["r0", "r3", "r8", "r9"]

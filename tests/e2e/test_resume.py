@@ -227,6 +227,7 @@ def test_secrets_are_asked_for_again_and_the_folder_of_the_start_counts(tmp_path
     child = start("run", "book.yaml", "-e", "token=tiger-tiger-two", "--out", tmp_path / "run", state=state, cwd=tmp_path, env=first)
     journal = tmp_path / "run" / "events.jsonl"
     until(lambda: journal.exists() and '"step":"hold"' in journal.read_text(), 60)
+    assert b"-e\0token=" + b"*" * 15 in Path(f"/proc/{child.pid}/cmdline").read_bytes()
     child.kill()
     child.communicate()
     assert "tiger" not in journal.read_text()
