@@ -7,6 +7,7 @@ waiting count once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from dataclasses import dataclass, field
 
@@ -72,7 +73,8 @@ class Relay:
             writer.transport.abort()
             return
         self._writers.add(far_writer)
-        await asyncio.gather(self._pass(reader, far_writer, up=True), self._pass(far_reader, writer, up=False))
+        with contextlib.suppress(asyncio.CancelledError):  # the relay is closed
+            await asyncio.gather(self._pass(reader, far_writer, up=True), self._pass(far_reader, writer, up=False))
         self._writers -= {writer, far_writer}
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool) -> None:
