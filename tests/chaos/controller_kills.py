@@ -1,6 +1,6 @@
 """Kill -9 the controller at random moments of a whole run, go on with it, and look whether it ends as it would have.
 
-    python -m tests.chaos.controller_kills [--kills 200] [--seed 1] [--at-once 4]
+    python -m tests.chaos.controller_kills [--kills 200] [--seed 1] [--at-once 6]
 
 Each trial is a run of its own on target `local`: end a leftover, patch a module with a probe, launch a small real server that imports it,
 wait until it is healthy, POST, look at probe, answer and log; at the end kill and restore. From its seed come the moment, whether `resume` is
@@ -325,4 +325,4 @@ def _counts(some: list[Result]) -> list[int]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(__doc__, trials, table, kills=200, at_once=4))
+    raise SystemExit(main(__doc__, trials, table, kills=200, at_once=6))
