@@ -10,6 +10,7 @@ from . import procs
 from .errors import OpError
 from .ladder import parse_ladder
 from .protect import refuse_processes
+from .wake import open_pidfd
 
 POLL_S = 0.02  # where the kernel has no pidfd
 
@@ -22,7 +23,7 @@ class Target:
         self.title = procs.title(pid)
         self.refused = ""
         self.zombie_of: Optional[int] = None
-        self.pidfd = _open_pidfd(pid)
+        self.pidfd = open_pidfd(pid)
 
     def is_gone(self) -> bool:
         """Whether it ended. A zombie holds no memory, GPU or port: it counts as gone, and its parent is noted."""
@@ -64,15 +65,6 @@ class Target:
         """Give the descriptor back."""
         if self.pidfd is not None:
             os.close(self.pidfd)
-
-
-def _open_pidfd(pid: int) -> Optional[int]:
-    if not hasattr(os, "pidfd_open") or not hasattr(signal, "pidfd_send_signal"):  # before Python 3.9
-        return None
-    try:
-        return os.pidfd_open(pid)  # type: ignore[attr-defined]
-    except OSError:  # gone, a kernel before 5.3, or no descriptors left
-        return None
 
 
 def kill(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any], bytes]:

@@ -9,14 +9,13 @@ The leader is reaped last: until then its pid, which names group and session, ca
 
 import os
 import select
-import threading
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from . import procs, spawn
 from .capture import Output
 from .ladder import Rung, parse_ladder, session_members, signal_name, signal_session
-from .wake import WakePipe
+from .wake import ChildExit, WakePipe
 
 HELD_S = 0.5  # a background child may keep the output open for as long as it lives
 HURRY_S = 1.0  # the longest rung once the controller is gone
@@ -40,7 +39,7 @@ def run(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any], by
         output = Output(ctx, streams, int(args.get("keep", 256 * 1024)), bool(args.get("live")), sparse)
         following = Following(ctx, process.pid, output, rungs, None if limit_s is None else began + limit_s)
         following.follow()
-    code = process.wait() if following.exited.is_set() else None
+    code = process.wait() if following.exited else None
     stdout, stdout_dropped = output.result("stdout")
     stderr, stderr_dropped = output.result("stderr")
     data = {
@@ -80,15 +79,14 @@ class Following:
         self._climbing = False
         self._next_rung = 0.0
         self._held_at: Optional[float] = None
-        self.exited = threading.Event()
+        self.exited = False
         self.timed_out = False
         self.held = False
         self._wake = WakePipe()
-        self._watcher = threading.Thread(target=self._watch_exit, daemon=True)
+        self._exit = ChildExit(pid)
 
     def follow(self) -> None:
         """Read the output, keep the limit, climb the ladder."""
-        self._watcher.start()
         self._ctx.wake_by(self._wake.wake)
         while True:
             now = time.monotonic()
@@ -97,14 +95,14 @@ class Following:
                 break
             self._read(wait_s)
         self._ctx.wake_by(lambda: None)
-        self.exited.wait(0.2 if self._climbing else 0.0)
-        if self.exited.is_set():  # else the watcher still needs its pipe, until a process stuck in the kernel ends
-            self._watcher.join()
-            self._wake.close()
+        if self._climbing:
+            self._await_exit(0.2)
+        self._exit.close()
+        self._wake.close()
 
     def _look(self, now: float) -> Optional[float]:
         """How long to wait for the next thing; None at the end."""
-        if self.exited.is_set():
+        if self.exited:
             if not self._output.open:
                 return None
             self._held_at = self._held_at or now + HELD_S
@@ -125,7 +123,7 @@ class Following:
         members = session_members(self._pid)
         if not members:
             self._climbing = False
-            self.exited.wait(1.0)
+            self._await_exit(1.0)
             return self._look(now)
         if now >= self._next_rung:
             if not self._rungs:
@@ -137,15 +135,17 @@ class Following:
 
     def _read(self, wait_s: float) -> None:
         poller = select.poll()
-        for fd in (*self._output.open, self._wake.fileno()):
+        for fd in (*self._output.open, self._wake.fileno(), *(() if self.exited else (self._exit.fileno(),))):
             poller.register(fd, select.POLLIN)
         for fd, _ in poller.poll(max(0.0, wait_s) * 1000 + 1):
             if fd == self._wake.fileno():
                 self._wake.clear()
+            elif fd == self._exit.fileno():
+                self.exited = True
             else:
                 self._output.read(fd)
 
-    def _watch_exit(self) -> None:
-        os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
-        self.exited.set()
-        self._wake.wake()
+    def _await_exit(self, within_s: float) -> None:
+        poller = select.poll()
+        poller.register(self._exit.fileno(), select.POLLIN)
+        self.exited = self.exited or bool(poller.poll(within_s * 1000))

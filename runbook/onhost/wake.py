@@ -1,7 +1,8 @@
-"""Waking a thread that waits in poll()."""
+"""Waking a thread that waits in poll(): from another thread, or by the end of a child."""
 
 import os
-from typing import Any
+import threading
+from typing import Any, Optional
 
 
 class WakePipe:
@@ -36,3 +37,38 @@ class WakePipe:
 
     def __exit__(self, *exc: Any) -> None:
         self.close()
+
+
+class ChildExit:
+    """Readable once a child has ended, which it does not reap. A pidfd where there is one, else a thread that waits for it."""
+
+    def __init__(self, pid: int) -> None:
+        self._fd = open_pidfd(pid)
+        self._thread: Optional[threading.Thread] = None
+        if self._fd is None:
+            self._fd, end = os.pipe()
+            self._thread = threading.Thread(target=_close_at_exit, args=(pid, end), daemon=True)
+            self._thread.start()
+
+    def fileno(self) -> int:
+        """What to poll: any event means the end."""
+        assert self._fd is not None
+        return self._fd
+
+    def close(self) -> None:
+        """Give the descriptor back. The thread of a child that never ends stays with it."""
+        os.close(self.fileno())
+        self._fd = None
+
+
+def open_pidfd(pid: int) -> Optional[int]:
+    """None before Python 3.9, before Linux 5.3, or where it is not allowed."""
+    try:
+        return os.pidfd_open(pid)  # type: ignore[attr-defined, no-any-return, unused-ignore]
+    except (AttributeError, OSError):
+        return None
+
+
+def _close_at_exit(pid: int, end: int) -> None:
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    os.close(end)

@@ -55,6 +55,8 @@ def _expanded(text: str) -> str:
 
 def visible(text: str) -> str:
     """Control characters as escapes: a playbook must not be able to steer the terminal."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 

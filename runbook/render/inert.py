@@ -27,7 +27,10 @@ def text_of(value: Any) -> str:
 
 def one_line(value: Any, longest: int = LONGEST_TEXT) -> str:
     """One line of at most `longest` bytes."""
-    text = ESCAPES.sub("", text_of(value)[: longest * SLACK])
+    text = text_of(value)[: longest * SLACK]
+    if text.isprintable():  # then nothing of what follows would change it
+        return cut(text, longest)
+    text = ESCAPES.sub("", text)
     return cut(visible(" ".join(part for part in re.split(r"[\r\n\t\x0b\x0c\x85\u2028\u2029]+", text) if part)), longest)
 
 
@@ -40,6 +43,8 @@ def last_lines(text: str, most: int, longest: int = LONGEST_LINE) -> list[str]:
 
 def cut(text: str, longest: int) -> str:
     """At most `longest` UTF-8 bytes; a cut text ends in an ellipsis."""
+    if len(text) <= longest and text.isascii():
+        return text
     data = text.encode("utf-8", "replace")
     if len(data) <= longest:
         return text

@@ -15,6 +15,8 @@ MARKUP = re.compile(r"([\\`*_{}\[\]<>|~$&])")
 REFERENCE = re.compile(r"(?<![\w.])(?:@(?=\w)|#(?=\d))")
 ADDRESS = re.compile(r"(?i)\bwww(?=\.)|(?:https?|ftp)(?=://)")
 """What a forge makes a link of by itself: with a backslash before its point or colon it reads and copies the same, and leads nowhere."""
+HARMLESS = re.compile(r"[A-Za-z0-9 ,;()=%+-]*").fullmatch
+"""Text that no rule below touches."""
 SPAN = re.compile(r"((?<!`)`[^`]+`(?!`))")
 """What our own sentences mark as code."""
 JOINER = "\u2060"
@@ -26,11 +28,16 @@ LONGEST_FENCE = 200
 
 def cell(value: Any, longest: int = LONGEST_TEXT) -> str:
     """Text for a table cell: one line, markup escaped, nobody mentioned; what stands between two backticks stays code."""
-    parts = SPAN.split(one_line(value, longest))
+    line = one_line(value, longest)
+    if HARMLESS(line):
+        return line
+    parts = SPAN.split(line)
     return "".join(part.replace("|", "\\|") if place % 2 else _escaped(part) for place, part in enumerate(parts))
 
 
 def _escaped(text: str) -> str:
+    if HARMLESS(text):
+        return text
     text = ADDRESS.sub(r"\g<0>\\", MARKUP.sub(r"\\\1", text))
     return REFERENCE.sub(lambda found: found[0] + JOINER, text)
 

@@ -282,8 +282,9 @@ def _step(number: int, step: StepStory) -> tuple[Any, ...]:
 def raw(tale: Tale, detail: Detail) -> str:
     """Diffs of patches, what probes showed and what their silence excludes, output of steps that passed."""
     parts = []
+    deciding = tale.story.deciding()
     for step in tale.story.steps:
-        if step.end is not None and step is not tale.story.deciding():
+        if step.end is not None and step is not deciding:
             parts += _raw(step.end, tale.logs.get(step.end.step, []), detail)
     return "## Raw output\n\n" + "\n\n".join(parts[: detail.rows]) if parts and detail.lines else ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -9,6 +10,29 @@ from typing import Generic, TypeVar
 from runbook.hosts.base import CancelToken
 
 T = TypeVar("T")
+
+
+class _Worker:
+    """A thread that is kept for the next call: starting one costs more than handing over most calls."""
+
+    idle: list[_Worker] = []
+
+    def __init__(self) -> None:
+        self.tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        threading.Thread(target=self._work, name="runbook-exchange", daemon=True).start()
+
+    @classmethod
+    def submit(cls, task: Callable[[_Worker], None]) -> None:
+        """Run `task` on an idle thread, or on a new one."""
+        try:
+            worker = cls.idle.pop()
+        except IndexError:
+            worker = cls()
+        worker.tasks.put(lambda: task(worker))
+
+    def _work(self) -> None:
+        while True:
+            self.tasks.get()()
 
 
 class Exchange(Generic[T]):
@@ -21,15 +45,15 @@ class Exchange(Generic[T]):
         self._value: list[T] = []
         self._error: BaseException | None = None
         self._call = call
-        self._thread = threading.Thread(target=self._run, name="runbook-exchange", daemon=True)
-        self._thread.start()
+        _Worker.submit(self._run)
 
-    def _run(self) -> None:
+    def _run(self, worker: _Worker) -> None:
         try:
             self._value.append(self._call(self._token))
         except BaseException as problem:  # handed to whoever asks for the result
             self._error = problem
         finally:
+            _Worker.idle.append(worker)
             self._done.set()
 
     def wait(self, seconds: float) -> bool:
@@ -47,4 +71,4 @@ class Exchange(Generic[T]):
         self._take_back()
         self._token.set()
         if wait_s > 0:
-            self._thread.join(timeout=wait_s)
+            self._done.wait(wait_s)

@@ -14,6 +14,8 @@ from html import escape
 from typing import Any
 
 ANSI = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,2048}(?:\x07|\x1b\\)|[@-Z\\^_])")
+HARMLESS = re.compile(r"[A-Za-z0-9 _.,:;/()\[\]{}=+*#%@!?$^~|-]*").fullmatch
+"""Text that is the same before and after: most of it."""
 CODE = re.compile(r"`([^`\n]+)`")
 VOID = frozenset({"meta", "rect", "path", "line", "polyline", "col", "br"})
 LONG_CELL = 40
@@ -43,6 +45,8 @@ def _seen(char: str) -> str:
 def text(value: object, most: int = CELL) -> Markup:
     """Any value as escaped text of at most `most` bytes; a cut one says how many characters are missing."""
     whole = value if isinstance(value, str) else plain(value)
+    if len(whole) <= most and HARMLESS(whole):
+        return Markup(whole)
     kept = len(whole) if len(whole) <= most else most
     while True:
         shown = escape(visible(whole[:kept]))
