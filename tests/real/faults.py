@@ -10,19 +10,22 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from runbook.engine.journal import load_events
 from runbook.model.event import PhaseReached, StepEnded, StepStarted
-from tests.e2e.cli import Outcome, start
+from tests.e2e.cli import Outcome, runbook, start
 from tests.real import engines, pages
-from tests.real.fault_kinds import FAULTS, Fault, Stage
+from tests.real.fault_kinds import FAULTS, STOPPED, VICTIMS, Fault, Stage
 from tests.real.place import real_dir
 from tests.support.waiting import until
 from tests.zoo.lab import lab
@@ -33,31 +36,27 @@ GO = "go"
 
 
 class Ended(NamedTuple):
-    """How a start with a fault ended: what the wait (or the look) said, whom it named, seconds from the fault to it and to the run's end."""
+    """How a fault was answered: the verdict, whom it names, how long after the fault, and whether that is right. `folder`: its recording."""
 
-    engine: str
-    fault: Fault
+    name: str
+    says: str
     verdict: str
     culprit: str
     after_s: float | None
+    right: bool
     reason: str
     folder: Path
-
-    @property
-    def right(self) -> bool:
-        """Whether it is one of the right answers."""
-        return self.verdict in self.fault.right
 
     @property
     def row(self) -> tuple[str, ...]:
         """For the table."""
         took = "" if self.after_s is None else f"{self.after_s:.0f} s"
-        return f"`{self.fault.name}`", self.fault.says, self.verdict, self.culprit or "nobody", took
+        return self.says, self.verdict, self.culprit or "nobody", took
 
 
 def play(state: Path, engine_name: str, fault: Fault) -> Ended:
     """One start, hurt as the fault says."""
-    port = _free_port()
+    port = free_port()
     folder = real_dir() / "faults" / engine_name / fault.name
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -73,11 +72,11 @@ def play(state: Path, engine_name: str, fault: Fault) -> Ended:
             go.touch()
             out, err = child.communicate(timeout=LOAD_S)
         finally:
-            fault.undo(stage)
+            stage.undo()
             if child.poll() is None:
                 child.terminate()
                 child.wait(60)
-    return _ended(engine_name, fault, Outcome(child.returncode, out, err), struck, folder)
+    return _ended(fault, Outcome(child.returncode, out, err), struck, folder)
 
 
 def _steps(fault: Fault) -> list[dict[str, Any]]:
@@ -119,47 +118,100 @@ def _now(fault: Fault, stage: Stage, folder: Path) -> bool:
     return waits and reached and (not fault.victim or stage.find(fault.victim) is not None)
 
 
-def _ended(engine: str, fault: Fault, outcome: Outcome, struck: float | None, folder: Path) -> Ended:
+def _ended(fault: Fault, outcome: Outcome, struck: float | None, folder: Path) -> Ended:
     ends = [event for event in load_events(folder) if isinstance(event, StepEnded) and event.step in ("server", "up", "look")]
     told = next((end for end in ends if end.verdict not in (None, "passed")), ends[-1])
-    found = told.diagnosis.culprit if told.diagnosis else None
-    who = "" if found is None else f"rank {found.rank}" if found.rank is not None else f"`{(found.title or '').split()[0]}`"
-    verdict = f"{told.verdict}/{told.kind}" if told.kind else str(told.verdict)
-    return Ended(engine, fault, verdict, who, None if struck is None else told.t - struck, told.reason or outcome.json["reason"], folder)
+    verdict, who = answer(str(told.verdict), told.kind, msgspec.to_builtins(told.diagnosis.culprit) if told.diagnosis else None)
+    after = None if struck is None else told.t - struck
+    return Ended(fault.name, fault.says, verdict, who, after, verdict in fault.right, told.reason or outcome.json["reason"], folder)
 
 
-def _free_port() -> int:
+def answer(verdict: str, kind: str | None, culprit: dict[str, Any] | None) -> tuple[str, str]:
+    """verdict/kind, and the name of the culprit's process."""
+    who = ((culprit or {}).get("title") or "").split()
+    return f"{verdict}/{kind}" if kind else verdict, f"`{who[0].rpartition('/')[2]}`" if who else ""
+
+
+def stops(state: Path, engine_name: str) -> list[Ended]:
+    """One start in which each process is stopped for a while, first while it loads, then while it serves, and looked at by `diagnose`.
+
+    Before, between and after them it is looked at unhurt.
+    """
+    port = free_port()
+    stage = Stage(state, (engine := _engine(engine_name, port, FAULTS[0])), port)
+    base = real_dir() / "faults" / engine_name
+    base.mkdir(parents=True, exist_ok=True)
+    path = engines.playbook(base / "stops.yaml", engine, [{"run": {"shell": "sleep 1500", "timeout": "26m"}}])
+    child = start("run", path, "--json", "--no-suspend", state=state)
+    try:
+        looks = []
+        for moment in ("load", "serving"):
+            for victim in VICTIMS[engine_name]:
+                until(lambda: stage.find(victim) if moment == "load" else stage.serves(), LOAD_S, every=0.5)  # noqa: B023  called at once
+                looks.append(_look(stage, base, moment, victim))
+            looks.append(_look(stage, base, moment, ""))
+        return looks
+    finally:
+        stage.undo()
+        child.terminate()
+        child.communicate(timeout=120)
+
+
+def _look(stage: Stage, base: Path, moment: str, victim: str) -> Ended:
+    """Stop it, ask, and let it go on. Without a victim: the same look at a server that is well."""
+    name = f"{victim}_stopped_{moment}" if victim else f"well_{moment}"
+    when = "while it loads" if moment == "load" else "while it serves"
+    folder = base / name
+    shutil.rmtree(folder, ignore_errors=True)
+    if victim:
+        stage.send(victim, signal.SIGSTOP)
+    struck = time.time()
+    flags = ["--port", str(stage.port), "--profile", stage.engine.profile, "--for", LOOK if victim else "20s", "--json", "--out", folder]
+    out = runbook("diagnose", "lab", *flags, state=stage.state, seconds=300).out
+    stage.undo()
+    told = json.loads(out) if out.strip() else {"verdict": "no answer"}
+    verdict, who = answer(told["verdict"], told.get("kind"), told.get("culprit"))
+    right = verdict in STOPPED if victim else verdict.split("/")[0] in ("slow", "passed")
+    says = f"{victim.replace('_', ' ')} SIGSTOP {when}" if victim else f"nothing, {when}"
+    return Ended(name, says, verdict, who, time.time() - struck, right, told.get("reason", ""), folder)
+
+
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """A line for each."""
+    """A line for each; what was known from before is kept in the table."""
     options = _options(argv)
-    ended: list[Ended] = []
-    with lab() as state:
-        for fault in FAULTS:
-            if options.engine in fault.engines and (not options.names or fault.name in options.names):
-                ended.append(play(state, options.engine, fault))
-                one = ended[-1]
-                sys.stdout.write(f"{'right' if one.right else 'WRONG':<6}{'  '.join(one.row)}: {one.reason[:200]}  [{one.folder}]\n")
-                sys.stdout.flush()
     kept = real_dir() / "faults" / f"{options.engine}.json"
-    known = json.loads(kept.read_text()) if kept.exists() else {}
-    known.update({one.fault.name: [*one.row, one.right] for one in ended})
-    kept.write_text(json.dumps(known, indent=1) + "\n")
+    known: dict[str, list[str]] = json.loads(kept.read_text()) if kept.exists() else {}
+    right = True
+    with lab() as state:
+        for one in _all(state, options.engine, options.names):
+            right = right and one.right
+            sys.stdout.write(f"{'right' if one.right else 'WRONG':<6}{'  '.join(one.row)}: {one.reason[:200]}  [{one.folder}]\n")
+            sys.stdout.flush()
+            known[one.name] = list(one.row)
+            kept.write_text(json.dumps(known, indent=1) + "\n")
     if options.write:
-        pages.write_table(
-            options.engine, [known[fault.name] for fault in FAULTS if fault.name in known and options.engine in fault.engines]
-        )
-    return 0 if all(one.right for one in ended) else 1
+        pages.write_table(options.engine, list(known.values()))
+    return 0 if right else 1
+
+
+def _all(state: Path, engine: str, names: Sequence[str]) -> Iterator[Ended]:
+    if not names or "stops" in names:
+        yield from stops(state, engine)
+    for fault in FAULTS:
+        if engine in fault.engines and (not names or fault.name in names):
+            yield play(state, engine, fault)
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     options = argparse.ArgumentParser(prog="python -m tests.real.faults")
     options.add_argument("engine", choices=["sglang", "vllm"])
-    options.add_argument("names", nargs="*", help="faults; all by default")
+    options.add_argument("names", nargs="*", help="`stops`, or faults by name; all by default")
     options.add_argument("--write", action="store_true", help="put the table into the documentation")
     return options.parse_args(argv)
 

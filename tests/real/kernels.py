@@ -136,21 +136,29 @@ def build_tree_kernel_efficient_cpu(
 
 
 def verify_tree_greedy_cpu(
-    predicted: Any, accept_index: Any, accepted: Any, drafted: Any, index: Any, child: Any, sibling: Any, target: Any
+    *,
+    predicts: Any,
+    accept_index: Any,
+    accept_token_num: Any,
+    candidates: Any,
+    retrive_index: Any,
+    retrive_next_token: Any,
+    retrive_next_sibling: Any,
+    target_predict: Any,
 ) -> None:
     """Follow the drafted tokens for as long as the target would have said the same; its own next token comes after them."""
-    said, out = target.reshape(-1), predicted.view(-1)
-    for request in range(drafted.shape[0]):
-        last, node, count = int(index[request, 0]), 0, 0
+    said, out = target_predict.reshape(-1), predicts.view(-1)
+    for request in range(candidates.shape[0]):
+        last, node, count = int(retrive_index[request, 0]), 0, 0
         accept_index[request, 0] = last
         while count + 1 < accept_index.shape[1]:
-            node = int(child[request, node])
-            while node != -1 and int(drafted[request, node]) != int(said[last]):
-                node = int(sibling[request, node])
+            node = int(retrive_next_token[request, node])
+            while node != -1 and int(candidates[request, node]) != int(said[last]):
+                node = int(retrive_next_sibling[request, node])
             if node == -1:
                 break
             out[last] = said[last]
-            last, count = int(index[request, node]), count + 1
+            last, count = int(retrive_index[request, node]), count + 1
             accept_index[request, count] = last
-        accepted[request] = count
+        accept_token_num[request] = count
         out[last] = said[last]

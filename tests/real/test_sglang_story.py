@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from pathlib import Path
 
 import pytest
 
 from runbook.model.event import SampleTaken
 from runbook.model.sample import Seen
-from tests.e2e.cli import ROOT, STORY, Outcome
+from tests.e2e.cli import STORY, Outcome
 from tests.real.conftest import need
+from tests.real.engines import SGLANG_VARS
 from tests.real.place import real_dir
 
-VARS = ROOT / "playbooks" / "vars" / "sglang_cpu_tiny.yaml"
 BEST = 5.0
 """Four drafted tokens and the target's own."""
 
@@ -34,11 +35,14 @@ def fingerprint() -> tuple[str, int, int]:
     return hashlib.sha256(draft_module().read_bytes()).hexdigest(), stat.st_mode, stat.st_mtime_ns
 
 
-def play(lab, port: int, playbook: Path = STORY, draft: str = "draft") -> Outcome:
-    """One run. Whatever its end, the package's file is as before and nothing stays."""
+def play(lab, port: int, name: str, playbook: Path = STORY, draft: str = "draft") -> Outcome:
+    """One run, kept as $REAL_DIR/stories/NAME. Whatever its end, the package's file is as before and nothing stays."""
     before = fingerprint()
     env = {"REAL_DIR": str(real_dir()), "REAL_DRAFT": draft}
-    outcome = lab.runbook("run", playbook, "-e", f"@{VARS}", "-e", f"port={port}", "--json", env=env, seconds=600)
+    folder = real_dir() / "stories" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    flags = ["-e", f"@{SGLANG_VARS}", "-e", f"port={port}", "--json", "--out", folder]
+    outcome = lab.runbook("run", playbook, *flags, env=env, seconds=900)
     assert fingerprint() == before, "the package's file is not as it was"
     assert outcome.json["left_behind"] == [], outcome.err
     assert lab.processes() == [] and lab.host_files() == []
@@ -66,14 +70,14 @@ def value(claim: dict, part: str) -> str:
 
 
 def test_fused_layers_pass(lab, port):
-    outcome = play(lab, port)
+    outcome = play(lab, port, "passed")
     assert (outcome.code, outcome.json["verdict"]) == (0, "passed"), outcome.err
     assert float(value(claims(outcome)[1], "accept_length")) > BEST - 1
 
 
 def test_the_aux_states_off_fails_with_the_width_and_the_acceptance_length(lab, port):
     """The server is healthy and answers, and its log says nothing."""
-    outcome = play(lab, port, draft="draft_no_aux")
+    outcome = play(lab, port, "failed", draft="draft_no_aux")
     assert (outcome.code, outcome.json["verdict"]) == (1, "failed"), outcome.err
     width, accept = claims(outcome)
     assert (width["outcome"], accept["outcome"]) == ("false", "false")
@@ -82,7 +86,7 @@ def test_the_aux_states_off_fails_with_the_width_and_the_acceptance_length(lab, 
 
 def test_text_expected_of_an_empty_body_is_a_wrong_check(lab, port, tmp_path):
     line = "expect: {info: {speculative_algorithm: '${{ vars.algorithm }}'}}"
-    outcome = play(lab, port, one_line(tmp_path, line, "expect: {body: ok}"))
+    outcome = play(lab, port, "wrong_check", one_line(tmp_path, line, "expect: {body: ok}"))
     assert (outcome.code, outcome.json["verdict"]) == (7, "wrong_check"), outcome.err
     assert "empty" in outcome.json["reason"]
     samples = [event.sample for event in outcome.events if isinstance(event, SampleTaken)]
@@ -92,7 +96,7 @@ def test_text_expected_of_an_empty_body_is_a_wrong_check(lab, port, tmp_path):
 
 
 def test_layer_ids_past_the_end_crash_with_the_shapes_as_the_cause(lab, port):
-    outcome = play(lab, port, draft="draft_hidden_ids")
+    outcome = play(lab, port, "crashed", draft="draft_hidden_ids")
     assert (outcome.code, outcome.json["verdict"]) == (5, "crashed"), outcome.err
     assert "mat1 and mat2 shapes cannot be multiplied" in outcome.json["reason"], "its echoes are no cause"
 
@@ -100,6 +104,6 @@ def test_layer_ids_past_the_end_crash_with_the_shapes_as_the_cause(lab, port):
 def test_a_patch_in_another_copy_of_the_package_is_an_invalid_experiment(lab, port, tmp_path):
     other = real_dir() / "sglang" / "other" / "llama_eagle3.py"
     before = other.read_bytes()
-    outcome = play(lab, port, one_line(tmp_path, "module: ${{ vars.module }} ", f"file: {other} "))
+    outcome = play(lab, port, "invalid_experiment", one_line(tmp_path, "module: ${{ vars.module }} ", f"file: {other} "))
     assert (outcome.code, outcome.json["verdict"]) == (7, "invalid_experiment"), outcome.err
     assert other.read_bytes() == before

@@ -50,7 +50,7 @@ def run(lab, path: Path, *more: str):
 
 def test_diagnose_never_calls_a_start_that_compiles_hung(lab, port, tmp_path):
     """With a cold cache, in silence, in children that come and go."""
-    path = engines.playbook(tmp_path / "p.yaml", engines.vllm(port), [UP])
+    path = engines.playbook(tmp_path / "p.yaml", engines.vllm(port, None), [UP])
     child = start("run", path, "--json", state=lab.state)
     said: list[str] = []
     while child.poll() is None and "passed" not in said:
