@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from runbook.steps import TABLE
 
 
 def run_here(text: str, folder: Path, *, check: bool = False) -> tuple[Any, list[Any]]:
-    """(last event, all events) of a playbook's text."""
+    """(last event, all events) of a playbook's text. Its run has an id of its own: a run ends whatever on this machine carries its mark."""
     known = profiles()
     playbook, problems = load_playbook(text.encode(), "t.yaml", table=TABLE, profiles=known.names())
     assert playbook is not None, problems
@@ -27,7 +28,7 @@ def run_here(text: str, folder: Path, *, check: bool = False) -> tuple[Any, list
     journal.follow(events.append)
     runtime = Runtime(
         playbook=playbook,
-        options=Options(run="r1", dir=str(folder), check=check, no_suspend=True),
+        options=Options(run=f"r{secrets.token_hex(6)}", dir=str(folder), check=check, no_suspend=True),
         journal=journal,
         table=TABLE,
         profile=known.read,

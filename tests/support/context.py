@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -63,7 +64,7 @@ class LocalContext:
         host: Host,
         folder: Path,
         *,
-        run: str = "testrun",
+        run: str = "",
         box_s: float = 10.0,
         check_mode: bool = False,
         profiles: dict[str, Profile] | None = None,
@@ -73,7 +74,7 @@ class LocalContext:
     ) -> None:
         self.host = host
         self.target = host.name
-        self.run = RunInfo(id=run, dir=str(folder))
+        self.run = RunInfo(id=run or f"t{secrets.token_hex(6)}", dir=str(folder))  # what carries its mark is ended with it
         self.clock: Clock = clock or SystemClock()
         self.cancel = CancelToken()
         self.check_mode = check_mode
