@@ -148,8 +148,8 @@ def stops(state: Path, engine_name: str) -> list[Ended]:
         for moment in ("load", "serving"):
             for victim in VICTIMS[engine_name]:
                 until(lambda: stage.find(victim) if moment == "load" else stage.serves(), LOAD_S, every=0.5)  # noqa: B023  called at once
-                looks.append(_look(stage, base, moment, victim))
-            looks.append(_look(stage, base, moment, ""))
+                looks.append(look(stage, base, moment, victim))
+            looks.append(look(stage, base, moment, ""))
         return looks
     finally:
         stage.undo()
@@ -157,7 +157,7 @@ def stops(state: Path, engine_name: str) -> list[Ended]:
         child.communicate(timeout=120)
 
 
-def _look(stage: Stage, base: Path, moment: str, victim: str) -> Ended:
+def look(stage: Stage, base: Path, moment: str, victim: str) -> Ended:
     """Stop it, ask, and let it go on. Without a victim: the same look at a server that is well."""
     name = f"{victim}_stopped_{moment}" if victim else f"well_{moment}"
     when = "while it loads" if moment == "load" else "while it serves"

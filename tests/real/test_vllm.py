@@ -1,119 +1,123 @@
-"""vLLM itself, on the lab: compilation is no hang, orphans are ended, a good /health proves nothing, a probe in its draft."""
+"""vLLM itself, on the lab, in one start: it compiles with a cold cache, serves with a probe in its draft, is stopped, and killed."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import signal
-import subprocess
+import urllib.request
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
-from runbook.lab import processes
-from tests.e2e.cli import start
-from tests.real import engines
+from runbook.engine.journal import load_events
+from runbook.model.event import StepEnded
+from tests.e2e.cli import Outcome, start
+from tests.real import engines, faults
 from tests.real.conftest import need
 from tests.real.fault_kinds import Stage
 from tests.real.place import real_dir
 from tests.support.waiting import until
 
-EAGER = "--enforce-eager"
-UP = {"id": "up", "wait_healthy": {"server": "server", "timeout": "8m"}}
 DRAFT_MODULE = "vllm.model_executor.models.llama_eagle3"
-CHAT = {
-    "server": "server",
-    "post": "/v1/chat/completions",
-    "timeout": "2m",
-    "json": {
-        "model": "tiny",
-        "messages": [{"role": "user", "content": "Count. (${{ run.id }})"}],
-        "max_tokens": 128,
-        "ignore_eos": True,
-        "temperature": 0,
-    },
-}
+PLACE = {"at": "Eagle3LlamaForCausalLM.combine_hidden_states", "where": "entry", "show": {"hidden": "hidden_states"}}
+QUESTION = {"messages": [{"role": "user", "content": "Count. (${{ run.id }})"}], "max_tokens": 128, "ignore_eos": True, "temperature": 0}
+STEPS: list[engines.Step] = [
+    {"id": "up", "wait_healthy": {"server": "server", "timeout": "20m"}},
+    {"id": "chat", "request": {"server": "server", "post": "/v1/chat/completions", "timeout": "4m", "json": {"model": "tiny", **QUESTION}}},
+    {"id": "seen", "expect_probe": {"probe": "taps", "since": "chat", "until": "chat"}},
+    {"id": "fused", "assert": ["any(h.hidden.shape[-1] == 384 for h in steps.seen.hits)", "steps.chat.metrics.accept_length > 4"]},
+    {"id": "hold", "run": {"shell": f"until [ -e {faults.GO} ]; do sleep 0.2; done", "timeout": "10m"}},
+    {"id": "murder", "run": "kill -9 ${{ steps.server.pid }}"},
+    {"id": "orphans", "kill": {"match": {"profile": "vllm"}, "expect": "some"}},
+]
 
 
-@pytest.fixture(autouse=True)
-def vllm():
+class Story(NamedTuple):
+    """What was seen: verdicts of `diagnose` while it loaded, the looks at stopped processes, the status of /health meanwhile, the run."""
+
+    said: list[str]
+    looks: dict[str, faults.Ended]
+    health: int
+    outcome: Outcome
+    restored: bool
+
+
+def source() -> Path:
+    """The draft's module."""
+    return next((real_dir() / "venv" / "lib").glob("python*")) / "site-packages" / (DRAFT_MODULE.replace(".", "/") + ".py")
+
+
+@pytest.fixture(scope="module")
+def story(lab, tmp_path_factory) -> Story:
     need("vllm")
-
-
-def run(lab, path: Path, *more: str):
-    """The playbook to its end; nothing stays."""
-    outcome = lab.runbook("run", path, "--json", *more, seconds=900)
-    assert outcome.json["left_behind"] == [], outcome.err
-    assert lab.processes() == []
-    return outcome
-
-
-def test_diagnose_never_calls_a_start_that_compiles_hung(lab, port, tmp_path):
-    """With a cold cache, in silence, in children that come and go."""
-    path = engines.playbook(tmp_path / "p.yaml", engines.vllm(port, None), [UP])
-    child = start("run", path, "--json", state=lab.state)
-    said: list[str] = []
-    while child.poll() is None and "passed" not in said:
-        looked = lab.runbook("diagnose", "lab", "--port", str(port), "--for", "15s", "--json", seconds=120)
-        if looked.out.strip().startswith("{") and child.poll() is None:
-            said.append(json.loads(looked.out)["verdict"])
-    out, err = child.communicate(timeout=120)
-    assert json.loads(out)["verdict"] == "passed", err
-    assert set(said) <= {"slow", "passed"}, said
-    assert "slow" in said
-
-
-def test_what_outlives_a_killed_api_server_is_found_and_ended_by_its_profile(lab, port, tmp_path):
-    steps = [
-        UP,
-        {"run": "kill -9 ${{ steps.server.pid }}"},
-        {"id": "orphans", "kill": {"match": {"profile": "vllm"}, "expect": "some"}},
-    ]
-    outcome = run(lab, engines.playbook(tmp_path / "p.yaml", engines.vllm(port, None, EAGER), steps, cleanup=()))
-    ended = outcome.step("orphans")
-    (end,) = [event for event in outcome.events if getattr(event, "step", "") == "orphans" and hasattr(event, "verdict")]
-    titles = {row["title"].split()[0] for row in end.result["targets"]}
-    assert ended["verdict"] == "passed" and {"VLLM::EngineCore", "VLLM::Worker"} <= titles, titles
-
-
-def test_a_stopped_engine_core_is_hung_though_health_says_200(lab, port, tmp_path):
-    engine = engines.vllm(port, None, EAGER)
-    flag = lab.home / "stopped"
-    steps = [UP, {"run": {"shell": f"until [ -e {flag} ]; do sleep 0.1; done", "timeout": "1m"}}]
-    steps += [{"id": "look", "diagnose": {"server": "server", "timeout": "90s"}}]
-    folder = tmp_path / "run"
-    child = start("run", engines.playbook(tmp_path / "p.yaml", engine, steps), "--json", "--no-suspend", "--out", folder, state=lab.state)
+    port = faults.free_port()
+    engine = engines.vllm(port)
     stage = Stage(lab.state, engine, port)
-    journal = folder / "events.jsonl"
-    until(lambda: child.poll() is not None or (journal.exists() and '"type":"run"' in journal.read_text()), 300)
-    stage.send("engine_core", signal.SIGSTOP)
-    status = subprocess.run(
-        ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", f"http://127.0.0.1:{port}/health"], capture_output=True, text=True
-    )
-    flag.touch()
-    out, err = child.communicate(timeout=300)
-    processes.send(stage.hurt[0], signal.SIGCONT)
-    answer = json.loads(out)
-    assert status.stdout == "200"
-    assert (answer["verdict"], answer["kind"]) == ("hung", "stopped"), err
-    assert "EngineCore" in answer["reason"], answer["reason"]
+    patch = {"id": "taps", "patch": {"for": "server", "module": DRAFT_MODULE, "probes": [PLACE]}}
+    path = engines.playbook(tmp_path_factory.mktemp("vllm") / "p.yaml", engine, STEPS, [patch], [{"restore": "taps"}])
+    folder = real_dir() / "stories" / "vllm"
+    shutil.rmtree(folder, ignore_errors=True)
+    before = hashlib.sha256(source().read_bytes()).hexdigest()
+    child = start("run", path, "--json", "--no-suspend", "--out", folder, state=lab.state)
+
+    def ended(step: str) -> bool:
+        events = load_events(folder) if (folder / "events.jsonl").exists() else []
+        return any(isinstance(event, StepEnded) and event.step == step for event in events)
+
+    try:
+        until(lambda: stage.find("main"), 120)
+        said = []
+        while child.poll() is None and not ended("up"):
+            said.append(_asked(lab, port))
+        until(lambda: child.poll() is not None or ended("fused"), 600, every=0.5)
+        looks, health = {}, 0
+        if child.poll() is None:
+            for victim in ("engine_core", "worker"):
+                looks[victim] = faults.look(stage, real_dir() / "faults" / "vllm", "serving", victim)
+            stage.send("engine_core", signal.SIGSTOP)
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=20) as answer:
+                health = answer.status
+            stage.undo()
+        (lab.home / faults.GO).touch()
+        out, err = child.communicate(timeout=300)
+    finally:
+        stage.undo()
+        if child.poll() is None:
+            child.terminate()
+            child.communicate(timeout=120)
+    restored = hashlib.sha256(source().read_bytes()).hexdigest() == before
+    return Story(said, looks, health, Outcome(child.returncode, out, err), restored)
 
 
-@pytest.mark.parametrize(("draft", "width", "accepts"), [("draft_hidden_ids", 384, True), ("draft_no_aux", 128, False)])
-def test_a_probe_in_the_draft_shows_what_it_is_fed(lab, port, tmp_path, draft, width, accepts):
-    """The same silent skip as in SGLang: a draft told not to use the target's states is fed one layer."""
-    patch = {"for": "server", "module": DRAFT_MODULE}
-    patch["probes"] = [{"at": "Eagle3LlamaForCausalLM.combine_hidden_states", "where": "entry", "show": {"hidden": "hidden_states"}}]
-    steps = [
-        UP,
-        {"id": "chat", "request": CHAT},
-        {"id": "seen", "expect_probe": {"probe": "taps", "since": "chat", "until": "chat"}},
-        {"assert": [{"that": f"any(h.hidden.shape[-1] == {width} for h in steps.seen.hits)"}]},
-        {"assert": [{"that": "steps.chat.metrics.accept_length > 4" if accepts else "steps.chat.metrics.accept_length < 2"}]},
-    ]
-    path = engines.playbook(tmp_path / "p.yaml", engines.vllm(port, draft, EAGER), steps, before=[{"id": "taps", "patch": patch}])
-    source = next((real_dir() / "venv" / "lib").glob("python*")) / "site-packages" / (DRAFT_MODULE.replace(".", "/") + ".py")
-    before = hashlib.sha256(source.read_bytes()).hexdigest()
-    outcome = run(lab, path)
-    assert outcome.json["verdict"] == "passed", outcome.err
-    assert hashlib.sha256(source.read_bytes()).hexdigest() == before
+def _asked(lab, port: int) -> str:
+    out = lab.runbook("diagnose", "lab", "--port", str(port), "--for", "20s", "--json", seconds=240).out
+    told: dict[str, Any] = json.loads(out) if out.strip().startswith("{") else {"verdict": "no answer"}
+    return faults.answer(told["verdict"], told.get("kind"), None)[0]
+
+
+def test_diagnose_never_calls_a_start_that_compiles_hung(story):
+    assert "slow/on_track" in story.said
+    assert set(story.said) <= {"slow/on_track", "slow/late", "passed", "undecided"}, story.said
+
+
+def test_a_stopped_engine_core_or_worker_is_hung_and_named_though_health_says_200(story):
+    assert story.health == 200
+    for victim, title in (("engine_core", "VLLM::EngineCore"), ("worker", "VLLM::Worker")):
+        assert (story.looks[victim].verdict, story.looks[victim].culprit) == ("hung/stopped", f"`{title}`"), story.looks[victim]
+
+
+def test_a_probe_in_the_draft_sees_three_layers_and_the_metrics_are_read(story):
+    assert story.outcome.step("fused")["verdict"] == "passed", story.outcome.err
+
+
+def test_what_outlives_a_killed_api_server_is_ended_by_its_profile(lab, story):
+    (end,) = [event for event in story.outcome.events if isinstance(event, StepEnded) and event.step == "orphans"]
+    assert {row["title"].split()[0] for row in end.result["targets"]} >= {"VLLM::EngineCore", "VLLM::Worker"}
+    assert end.verdict == "passed" and lab.processes() == []
+
+
+def test_the_package_is_as_before_and_nothing_stays(story):
+    assert story.restored and story.outcome.json["left_behind"] == []
