@@ -16,6 +16,8 @@ from runbook.model.verdict import EXIT_CODES, EXIT_STILL_RUNNING, INTERRUPTED_BY
 from tests.support.pages import PAGES, ROOT, blocks_of, prose
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+ENGINES_FLAGS = ("lab", "eagle3", "steps", "contributing", "real_engines")
+"""Pages that tell of flags of engines."""
 STEP_RULES = {"server_identity", "port_taken_before_launch"}
 """Rules that steps apply themselves."""
 
@@ -94,9 +96,8 @@ def test_every_command_and_option_exists(page):
             assert not option.startswith("-") or option in known, f"runbook {' '.join(words)}: no option {option}"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.stem not in ("lab", "eagle3", "steps")], ids=name)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem not in ENGINES_FLAGS], ids=name)
 def test_every_option_that_is_told_of_alone_exists(page):
-    """The lab's pages are left out: theirs are the engine's flags."""
     groups = [command([known])[0] for known in COMMANDS]
     every = [*groups, *(inner for group in groups if isinstance(group, click.Group) for inner in group.commands.values())]
     known = {option for each in every for parameter in each.params for option in parameter.opts} | {"--help", "--version"}
