@@ -5,20 +5,25 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.e2e.cli import ROOT, runbook, start
+from tests.support.fixtures import other_user
 from tests.support.processes import is_gone, python
 from tests.support.sshd import Sshd
 from tests.support.waiting import until
 
+__all__ = ["other_user"]
 pytestmark = pytest.mark.e2e
+SYSTEM_PYTHON = "/usr/bin/python3"
 SERVER = {"id": "server", "launch": {"command": ["sleep", "300"]}}
 HOLD = {"id": "hold", "run": {"shell": "until test -e {gate}; do sleep 0.05; done", "timeout": "2m"}}
 
@@ -88,6 +93,30 @@ def test_runs_on_different_gpus_go_side_by_side_and_on_the_same_they_exclude_eac
     _, err = waiting.communicate(timeout=60)
     assert waiting.returncode == 0, err
     assert not box.on_host.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it needs a second account")
+def test_a_run_of_another_account_is_in_the_way_and_told(box, other_user):
+    common = Path(tempfile.mkdtemp(prefix="runbook-test-"))
+    try:
+        common.chmod(0o1777)
+        seen = f"env RUNBOOK_LEASES={common}"
+        theirs = {"target": "local", "python": SYSTEM_PYTHON, "via": f"sudo -n -u {other_user} {seen} XDG_STATE_HOME={common}/state"}
+        ours = {"target": "local", "python": SYSTEM_PYTHON, "via": f"{seen} XDG_STATE_HOME={box.folder}/host", "gpus": [0]}
+        gate = {"id": "hold", "run": {"shell": f"until test -e {common}/gate; do sleep 0.05; done", "timeout": "2m"}}
+        first = start("run", book(box.folder, "first", theirs, SERVER, gate), "--json", "--out", box.folder / "first", state=box.state)
+        until(lambda: reached(box.folder / "first", "hold"), 60)
+        refused = runbook("run", book(box.folder, "second", ours, SERVER), "--json", state=box.state)
+        assert (refused.code, refused.json["verdict"]) == (8, "refused") and f"account {other_user}" in refused.json["reason"]
+        told = runbook("doctor", "local", "--json", state=box.state, env={"RUNBOOK_LEASES": str(common)})
+        assert any(row["code"] == "leased" and f"account {other_user}" in row["text"] for row in json.loads(told.out)["findings"])
+        (common / "gate").touch()
+        _, err = first.communicate(timeout=60)
+        assert first.returncode == 0, err
+        assert runbook("run", book(box.folder, "third", ours, SERVER), "--json", state=box.state).code == 0
+        assert not list(common.glob(".runbook-*"))
+    finally:
+        shutil.rmtree(common)
 
 
 def test_the_lease_of_a_run_whose_controller_and_keeper_were_killed_is_taken_over_and_told(box):
