@@ -40,12 +40,6 @@ def waits_of(view: View, pid: int) -> WaitSample | None:
     return next((one for one in (waits.value if isinstance(waits, Seen) else ()) if one.pid == pid), None)
 
 
-def alarm_of(view: View, pid: int) -> bool | None:
-    """Whether a timer of its own may end it; None when that is not known."""
-    waits = waits_of(view, pid)
-    return waits.alarm if waits is not None else None
-
-
 def _stood(looks: Sequence[tuple[float, ProcessSample]], tid: int, t: float) -> bool:
     """Whether a thread executed nothing from before `t` until after it and until now, for ten seconds or longer."""
     times = []

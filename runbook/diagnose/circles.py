@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from runbook.diagnose.actors import tree
-from runbook.diagnose.calls import ENDING, Tid, at_calls, woken_by_signals
+from runbook.diagnose.calls import ENDING, Tid, at_calls, waits_of, woken_by_signals
 from runbook.diagnose.family import HELPERS, accused
 from runbook.diagnose.knots import knot
-from runbook.diagnose.loops import closed, standing
+from runbook.diagnose.loops import alarm_of, closed, standing
 from runbook.diagnose.motion import rows
 from runbook.diagnose.places import wchan_kind
 from runbook.diagnose.view import View
@@ -31,14 +31,21 @@ def tied(view: View) -> bool:
     bound = view.once(knot)
     if not runs or any((run.process.pid, run.process.pid) not in bound for run in runs):
         return False
-    return all((pid, thread.tid) in bound for pid, thread in _threads(view))
+    ended = may_be_ended(view, [run.process.pid for run in runs])
+    return not ended and all((pid, thread.tid) in bound for pid, thread in _threads(view))
 
 
 def circle(view: View) -> bool:
     """Whether threads wait for each other's locks, which only their own process can free, and nobody frees those that matter."""
     locked = view.once(locked_out)
     pids = {pid for pid, _ in locked} | {run.process.pid for run in view.once(accused)}
-    return bool(locked) and nobody_acts(view, pids, locked)
+    return bool(locked) and nobody_acts(view, pids, locked) and not may_be_ended(view, pids)
+
+
+def may_be_ended(view: View, pids: Iterable[int]) -> bool:
+    """Whether a timer of its own may end one of these, so that whoever started it would go on. The main process's end is the server's."""
+    main = view.main
+    return any(alarm_of(view, pid) is not False for pid in pids if main is None or pid != main.pid)
 
 
 def nobody_acts(view: View, pids: Iterable[int], but: frozenset[Tid] = frozenset()) -> bool:
@@ -46,7 +53,7 @@ def nobody_acts(view: View, pids: Iterable[int], but: frozenset[Tid] = frozenset
     process, or only goes round, and no signal is handled."""
     held, bound = view.once(at_calls), view.once(knot) | view.once(closed) | but
     chosen = set(pids)
-    if chosen & woken_by_signals(view, STOPPING):
+    if chosen & woken_by_signals(view, STOPPING) or any(waits_of(view, pid) is None for pid in chosen):
         return False
     for pid, thread in _threads(view):
         call = held.get((pid, thread.tid))

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 
 from runbook.diagnose.actors import tree
-from runbook.diagnose.calls import Tid, alarm_of, at_calls, looks_of, woken_by_signals
-from runbook.diagnose.loops import closed
+from runbook.diagnose.calls import Tid, at_calls, looks_of, woken_by_signals
+from runbook.diagnose.loops import alarm_of, closed
 from runbook.diagnose.view import View
 from runbook.model.sample import CallSample, LockSample, ProcessSample, Seen
 

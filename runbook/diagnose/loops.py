@@ -1,10 +1,10 @@
-"""What the loops of threads do by their source, and which locks they wait for and hold: as two looks at their stacks agree."""
+"""What source says of stacks: what a thread's loop does, which locks it waits for and holds, whether an alarm may end its process."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from runbook.diagnose.calls import Tid
+from runbook.diagnose.calls import Tid, waits_of
 from runbook.diagnose.places import normalised
 from runbook.diagnose.stall import stall
 from runbook.diagnose.view import View
@@ -47,3 +47,13 @@ def loop_of(view: View, pid: int, tid: int) -> str:
 def closed(view: View) -> frozenset[Tid]:
     """Threads that by their source go round for ever, and only compute, sleep and log: they free nobody."""
     return frozenset(tid for tid in view.once(stacks_of) if loop_of(view, *tid) == CLOSED)
+
+
+def alarm_of(view: View, pid: int) -> bool | None:
+    """Whether a timer of its own may end it; None when that is not known. Where the host does not show it, the source of a process that
+    was only forked does, if all of what its main thread is in was read."""
+    waits = waits_of(view, pid)
+    if waits is None or waits.alarm is not None or not waits.forked:
+        return waits.alarm if waits is not None else None
+    told = {stack.alarms for stack in view.once(stacks_of).get((pid, pid), [])}
+    return False if told == {False} else None

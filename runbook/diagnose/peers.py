@@ -5,8 +5,8 @@ from __future__ import annotations
 from runbook.diagnose.actors import actors, knocks_here
 from runbook.diagnose.calls import at_calls
 from runbook.diagnose.deadlocks import knot_proof, knotted
-from runbook.diagnose.execution import APART_S, Run
-from runbook.diagnose.family import accused, everyone, name
+from runbook.diagnose.execution import APART_S, Run, execution, peer_execution
+from runbook.diagnose.family import accused, everyone, name, ranks
 from runbook.diagnose.knots import process_of
 from runbook.diagnose.motion import readings
 from runbook.diagnose.stall import stall
@@ -23,12 +23,12 @@ CONNECT_S = 60.0
 
 def blocked_peer(view: View) -> Diagnosis | None:
     """hung/blocked_peer: when a frozen thread reads from a partner that is dead or stopped, at two looks ≥ 10 s apart; or from one that, by
-    its threads' system calls, can never send again; or, once the stall budget is spent, when its first attempt to reach another host has no
-    answer.
+    its threads' system calls, can never send again; its own receive without a limit of time, in the call as at the socket;
+    or, once the stall budget is spent, when a rank's first attempt to reach another host has no answer.
 
     its live twins: a slow download, of which only TCP counters tell; a partner that computes, sleeps, is stopped and let go on in turn, or
-    waits for somebody else; one on another host that nobody can see; a stopped helper beside the partner that it reads from; a server on
-    this host that does not accept yet, one anywhere that is asked again and again.
+    waits for somebody else; one on another host that nobody can see; a stopped helper beside the partner that it reads from; an
+    attempt of another program to connect, which the kernel gives up by itself; a partner that an alarm of its own will end.
     """
     if view.once(actors) or excused(view):
         return None
@@ -70,9 +70,11 @@ def _silent_verdict(view: View, run: Run, partner: ProcessSample) -> Diagnosis:
 def _dead_partner(view: View) -> Diagnosis | None:
     if view.once(stall).wall_s < APART_S or not at_rest(view):
         return None
+    calls = view.once(at_calls)
     for run, place in frozen_at(view, ("recv", "pipe_read", "unix")):
+        call = calls.get((run.process.pid, run.process.pid))
         partner = partner_of(view, run)
-        if run.seconds < APART_S or partner is None or partner.state not in "TZ":
+        if call is None or call.timed or run.seconds < APART_S or partner is None or not _is_down(view, partner):
             continue
         state = "stopped" if partner.state == "T" else "dead"
         text = f"the other end, pid {partner.pid} `{partner.title[:60]}`, is {state}"
@@ -88,6 +90,12 @@ def _dead_partner(view: View) -> Diagnosis | None:
     return None
 
 
+def _is_down(view: View, partner: ProcessSample) -> bool:
+    """Whether it was stopped, or dead, at every look."""
+    runs = [run for run in (*view.once(execution).runs, *view.once(peer_execution).runs) if run.process.pid == partner.pid]
+    return partner.state == "Z" or any(run.frozen and run.states == {"T"} for run in runs)
+
+
 def _unanswered(view: View) -> Diagnosis | None:
     """An attempt to connect that had no answer for a minute, though somebody waits for it."""
     clock = view.once(stall)
@@ -97,11 +105,16 @@ def _unanswered(view: View) -> Diagnosis | None:
         return None
     for ends, one in looks[-1][1].items():
         held = [t for t, table in looks if ends in table and table[ends].state == "SYN-SENT"]
-        if knocks_here(view, one) or _tried_before(view, one):
+        if knocks_here(view, one) or _tried_before(view, one) or not _is_of_a_rank(view, one.pid):
             continue
         if one.state == "SYN-SENT" and held[-1] - held[0] >= APART_S:
             return _unanswered_verdict(view, one, held[-1] - held[0])
     return None
+
+
+def _is_of_a_rank(view: View, pid: int) -> bool:
+    """Whether a rank connects: libraries of collectives ask the same address for ever. Another program may go on without."""
+    return any(process.pid == pid for process in view.once(ranks).values())
 
 
 def _tried_before(view: View, one: SocketSample) -> bool:

@@ -114,10 +114,10 @@ def _stdin_verdict(view: View, process: ProcessSample, run: Run, what: str) -> D
 def log_pipe(view: View) -> Diagnosis | None:
     """hung/log_pipe: when a thread is in a write to its stdout or stderr, a pipe that is full, at two looks ≥ 10 s apart, and whoever
     could read it can never do so again: stopped, at a FIFO that nobody opens, or by its threads' system calls in waits without a limit of
-    time; or is its parent, which wakes in a loop over descriptors and leaves this one full.
+    time; or is an engine's own launcher, which wakes in a loop over descriptors and leaves this one full.
 
     its live twins: a reader that is slow but reads on, whether it sleeps, polls, or joins a thread that does; one that hands on what it
-    has read to another host; a full pipe of a process whose other threads work, or read it.
+    has read to another host, or lets its writers wait while it does; a full pipe of a process whose other threads work, or read it.
     """
     if view.once(stall).wall_s < APART_S or not at_rest(view):
         return None
@@ -154,9 +154,12 @@ def _at_fifos(view: View) -> frozenset[Tid]:
 
 
 def _passes_by(view: View, process: ProcessSample, pid: int) -> bool:
-    """A parent in the tree that wakes in a loop over its descriptors and leaves this one full."""
+    """An engine's own launcher, which wakes in a loop over descriptors and leaves this one full. Any other may take it up again."""
     parent = next((run for run in view.once(execution).runs if run.process.pid == pid == process.ppid), None)
-    return parent is not None and not parent.frozen and wchan_kind(parent.wchan) == "loop" and parent.demand < WORKS
+    known = view.profile.processes.main
+    if parent is None or not known or not re.search(known, parent.process.title):
+        return False
+    return not parent.frozen and wchan_kind(parent.wchan) == "loop" and parent.demand < WORKS
 
 
 def _log_verdict(view: View, process: ProcessSample, run: Run, pipe: PipeSample) -> Diagnosis:

@@ -199,7 +199,7 @@ def rank_desync(view: View) -> Diagnosis | None:
     if not at_rest(view) or view.once(stall).wall_s < APART_S or view.once(ranks_elsewhere):
         return None
     stood = counter_groups(view)
-    if stood is not None and stood.differ and _all_stand(view):
+    if stood is not None and stood.differ and _all_stand(view) and outsiders_stand(view):
         return _desync(view, stood, "their sequence numbers stand", "strong")
     groups = view.once(stack_groups)
     counter = standing(view) or ("their sequence numbers stand" if stood is not None else "")

@@ -6,7 +6,7 @@ from collections import Counter
 
 from runbook.diagnose.actors import actors, gpus_busy, tree
 from runbook.diagnose.calls import waits_of
-from runbook.diagnose.circles import nobody_acts
+from runbook.diagnose.circles import may_be_ended, nobody_acts
 from runbook.diagnose.execution import WORKS, Run
 from runbook.diagnose.family import accused, name
 from runbook.diagnose.knots import may_act
@@ -59,6 +59,8 @@ def spin_doubt(view: View, run: Run) -> str:
         return f"what the loop of pid {pid} looks at, its source does not tell"
     if not nobody_acts(view, {pid}, frozenset({(pid, pid)})):
         return f"another thread of pid {pid}, or a signal, may set what it looks at"
+    if may_be_ended(view, {pid}):
+        return f"a timer of its own may end pid {pid}"
     waits = waits_of(view, pid)
     if waits is None or waits.shared is None:
         return f"with whom pid {pid} shares memory cannot be seen"
@@ -115,7 +117,8 @@ def livelock(view: View) -> Diagnosis | None:
 
 def goes_round(view: View) -> bool:
     """Whether by its source nothing in the tree will ever do anything else."""
-    return nobody_acts(view, [process.pid for process in tree(view)])
+    pids = [process.pid for process in tree(view)]
+    return nobody_acts(view, pids) and not may_be_ended(view, pids)
 
 
 def _words(name: str) -> str:

@@ -159,7 +159,8 @@ class StackSample(msgspec.Struct, frozen=True, kw_only=True):
     By the source of its lines, where that says so for certain: `wants`, the lock that it waits for, `holds`, those that it holds, under
     names that mean the same lock in all threads of the process; `loop`, what goes round at its line: closed (for ever, and only computes,
     sleeps and logs), looks (until a value in memory changes), polls (until a file or a child does, and never by time), open (anything
-    else), none, or empty where the source was not read.
+    else), none, or empty where the source was not read; of a main thread `alarms`, whether a file on its stack speaks of timers that send a
+    signal, null where one was not read.
     """
 
     pid: int
@@ -174,6 +175,7 @@ class StackSample(msgspec.Struct, frozen=True, kw_only=True):
     wants: str = ""
     holds: tuple[str, ...] = ()
     loop: str = ""
+    alarms: bool | None = None
 
 
 class CallSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -208,7 +210,8 @@ class SharedSample(msgspec.Struct, frozen=True, kw_only=True):
 class WaitSample(msgspec.Struct, frozen=True, kw_only=True):
     """The waits of one process's threads, all of them. `caught`: signals for which it has a handler, null when that was not read.
 
-    `alarm`: whether a timer of its own may send it a signal, null where that cannot be seen. `shared`: null where it was not read.
+    `alarm`: whether a timer of its own may send it a signal, null where that cannot be seen. `forked`: it runs on what its parent ran, so
+    only that code can have set one. `shared`: null where it was not read.
     """
 
     pid: int
@@ -216,6 +219,7 @@ class WaitSample(msgspec.Struct, frozen=True, kw_only=True):
     caught: tuple[int, ...] | None
     threads: tuple[CallSample, ...]
     alarm: bool | None = None
+    forked: bool = False
     shared: tuple[SharedSample, ...] | None = None
 
 

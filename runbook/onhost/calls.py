@@ -64,7 +64,7 @@ class Reading:
             for call in calls:
                 if call["call"] == "read":
                     call.update(_peers(call.pop("name"), ends, holders, searched, complete))
-            more = {"alarm": wait_limits.alarm_of(stat.pid, quiet), "shared": shared.get(stat.pid)}
+            more = {"alarm": wait_limits.alarm_of(stat.pid, quiet), "forked": procs.is_forked(stat), "shared": shared.get(stat.pid)}
             rows.append(dict({"pid": stat.pid, "start": stat.start, "caught": caught(stat.pid), "threads": calls}, **more))
         return seen(rows) if rows else self._problem or absent("no process of it lives")
 

@@ -28,7 +28,7 @@ class _Files:
 
 
 def add(pid: int, rows: List[Row], again: Callable[[], Any]) -> List[Row]:
-    """Rows of all threads of a process, as `py_spy.threads` gives them, with `wants`, `holds` and `loop` in place of `spots`.
+    """Rows of all threads of a process, as `py_spy.threads` gives them, with `wants`, `holds`, `loop` and `alarms` in place of `spots`.
 
     again: the rows once more, with the addresses of the local objects; asked only where a lock cannot be named without.
     """
@@ -41,10 +41,17 @@ def add(pid: int, rows: List[Row], again: Callable[[], Any]) -> List[Row]:
         found = source_locks.read([files.spots(row) for row in rows])
     noted = []
     for at, row in enumerate(rows):
-        loop = source_loops.read(files.spots(row))
-        noted.append(dict(row, wants=found[at].wants, holds=list(found[at].holds), loop=loop))
+        spots = files.spots(row)
+        more = {"wants": found[at].wants, "holds": list(found[at].holds), "loop": source_loops.read(spots)}
+        noted.append(dict(row, alarms=_alarms(spots) if row["main"] else None, **more))
         del noted[-1]["spots"]
     return noted
+
+
+def _alarms(spots: List[Spot]) -> Optional[bool]:
+    """Whether a file on its stack speaks of alarms; None where one of them was not read."""
+    files = [spot.source for spot in spots]
+    return any(one.alarms for one in files if one is not None) or (None if None in files or not files else False)
 
 
 def _same(row: Row, other: Any) -> bool:

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from runbook.model.sample import Seen
-from tests.diagnose.scenes import FUTEX, LOOP, PIPE_READ, SLEEP, calls_at, connection, futex, proc, reads, scene, stands, waiting
+from runbook.model.sample import CallSample, Seen
+from tests.diagnose.scenes import (
+    FUTEX,
+    LOOP,
+    PIPE_READ,
+    SLEEP,
+    calls_at,
+    connection,
+    futex,
+    proc,
+    reads,
+    scene,
+    stack,
+    stacks_at,
+    stands,
+    waiting,
+)
 
 
 def state(story, **question):
@@ -16,13 +32,20 @@ def zombie(code: int | None = 1, title: str = "python", **more):
     return proc(101, "", ppid=100, state="Z", title=title, exit_code=code, **more)
 
 
+def at(second: float, loop: str = "polls", caught=(2,)):
+    """The stack and the calls of a parent whose loop, by its source, looks for a file."""
+    looks = [msgspec.structs.replace(stack(100, "run (launch.py:8)"), loop=loop)]
+    asked = calls_at(second, waiting(100, CallSample(tid=100), caught=caught), first=6.0)
+    return {**stacks_at(second, *looks), **asked}
+
+
 def polls(second: float, **more):
     return proc(wchan=SLEEP, run_s=second / 200, switches=int(second * 5), **more)
 
 
 def test_a_failed_child_whose_parent_polls_and_prints_heartbeats_is_named() -> None:
     def tell(second: float):
-        return {"processes": [polls(second), zombie()], "log": f"Waiting for 1 core engine proc: {int(second)}\n"}
+        return {"processes": [polls(second), zombie()], "log": f"Waiting for 1 core engine proc: {int(second)}\n", **at(second)}
 
     assert state(scene(tell, seconds=10)) is None
     verdict = state(scene(tell, seconds=16))
@@ -101,14 +124,35 @@ def test_a_worker_that_polls_for_its_next_job_beside_the_zombie_of_a_tool_is_not
 
 def test_a_rank_that_failed_is_missed_by_a_parent_that_polls_without_a_word() -> None:
     def tell(second: float):
-        return {"processes": [polls(second), zombie(1, title="worker", rank=1)]}
+        return {"processes": [polls(second), zombie(1, title="worker", rank=1)], **at(second)}
 
     assert state(scene(tell, seconds=16)).kind == "child_dead"
 
 
+@pytest.mark.parametrize(("loop", "caught"), [("open", (2,)), ("none", (2,)), ("", (2,)), ("polls", (2, 17))])
+def test_a_parent_that_polls_with_a_limit_of_time_or_hears_of_its_child_may_start_another(loop: str, caught: tuple[int, ...]) -> None:
+    def tell(second: float):
+        return {"processes": [polls(second), zombie(1, title="worker", rank=1)], **at(second, loop, caught)}
+
+    assert state(scene(tell, seconds=150), final=True).verdict == "undecided"
+
+
+@pytest.mark.parametrize("call", [futex(timed=True), CallSample(tid=100)])
+def test_a_parent_that_stands_still_with_a_limit_of_time_comes_back(call: CallSample) -> None:
+    def tell(second: float):
+        taken = stacks_at(second, stack(100, "wait (threading.py:331)"))
+        return {"processes": [proc(), zombie(1, title="worker", rank=1)], **calls_at(second, waiting(100, call)), **taken}
+
+    assert state(scene(tell, seconds=150), final=True).verdict == "undecided"
+
+
 def test_a_tool_that_failed_beside_a_parent_that_says_it_waits_takes_the_whole_budget() -> None:
     def tell(second: float):
-        return {"processes": [polls(second), zombie(9, title="nvidia-smi")], "log": f"still waiting for the driver, {int(second)} s\n"}
+        return {
+            "processes": [polls(second), zombie(9, title="nvidia-smi")],
+            "log": f"still waiting for the driver, {int(second)} s\n",
+            **at(second),
+        }
 
     assert state(scene(tell, seconds=26)) is None
     assert state(scene(tell, seconds=60)).kind == "child_dead"

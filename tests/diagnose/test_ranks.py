@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from types import MappingProxyType
 
 import msgspec
 import pytest
@@ -154,7 +155,7 @@ def test_numbers_that_stand_apart_may_wait_for_a_rank_that_is_not_seen() -> None
     assert state(scene(tell, seconds=24)) is None
 
 
-def numbers(second: float, sequence: dict[int, int], step: int = 0):
+def numbers(second: float, sequence: dict[int, int], step: int = 0, places=MappingProxyType({})):
     asked = {12: 1, 22: 2}.get(int(second))
     found = tuple(
         CollectiveSample(
@@ -163,14 +164,22 @@ def numbers(second: float, sequence: dict[int, int], step: int = 0):
         for number, value in sequence.items()
         if asked
     )
-    told = group(second, {}, bar="")
-    told["processes"] = [parent(), *(rank(number) for number in sequence)]
+    told = group(second, {number: places.get(number, REDUCE) for number in sequence}, bar="")
     return {**told, **({"collectives": Seen(found)} if found else {})}
 
 
 def test_sequence_numbers_that_stand_apart_are_decisive() -> None:
     verdict = state(scene(lambda second: numbers(second, {0: 51, 1: 51, 2: 50, 3: 51}), seconds=24))
     assert (verdict.kind, verdict.culprit.rank) == ("rank_desync", 2)
+
+
+def test_a_rank_with_a_lower_number_that_waits_with_a_limit_outside_will_come_to_it() -> None:
+    def tell(second: float):
+        told = numbers(second, {0: 51, 1: 51, 2: 50, 3: 51}, **{"places": {2: USER}})
+        timed = calls_at(second, *(waiting(101 + number, futex(101 + number, timed=number == 2)) for number in range(4)))
+        return {**told, **timed}
+
+    assert state(scene(tell, seconds=150), final=True).verdict == "undecided"
 
 
 def test_sequence_numbers_that_rise_are_progress() -> None:

@@ -27,6 +27,8 @@ from tests.zoo.staging import Staged, staged
 
 BOX_S = {"live": 80.0, "serving": 60.0, "decisive": 75.0, "frozen": 200.0, "spin": 210.0, "crash": 45.0, "check": 40.0}
 """How long is looked: at a live process in all, at a hung one from its last progress on. Longer than the verdict may take."""
+SPIN_TWIN_S = 130.0
+"""At a live process that looks like a spin: as long as it takes to name one."""
 UNDER_LOAD = 1.5
 """So much longer on an overloaded host, where stall budgets are doubled."""
 START_S = 60.0
@@ -100,6 +102,8 @@ def perform(
 
 def box_s(scenario: Scenario) -> float:
     """How long a scenario is looked at."""
+    if scenario.is_alive and scenario.pace == "spin":
+        return SPIN_TWIN_S
     return BOX_S["live" if scenario.is_untold else scenario.truth if scenario.is_alive else scenario.pace]
 
 
