@@ -15,7 +15,8 @@ def test_what_an_engine_needs_comes_first_and_each_part_once():
 
 
 def test_what_needs_a_part_that_is_left_out_is_left_out_with_it():
-    assert setup.wanted(["sglang", "vllm"], without=["models"]) == ["base"]
+    assert setup.wanted(["sglang", "vllm"], without=["models"]) == []
+    assert setup.wanted(["sglang", "vllm"], without=["vllm"]) == ["base", "models", "sglang"]
 
 
 def test_a_part_is_ready_when_it_is_whole_and_by_the_recipe_of_now(tmp_path, monkeypatch):
