@@ -17,7 +17,7 @@ from runbook.lang.yaml_loader import load
 from runbook.model.profile import Profile
 from runbook.model.units import UNIT_TYPES
 from runbook.playbook.keys import BlockKeys, CommonKeys, PlaybookKeys
-from runbook.playbook.shape import UNIT_EXAMPLES, UNIT_WORDS, bare
+from runbook.playbook.shape import UNIT_EXAMPLES, UNIT_WORDS, bare, words_for
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 WHOLE_EXPRESSION = r"^\s*\$\{\{[\s\S]*\}\}\s*$"
@@ -33,6 +33,20 @@ _NAMES: dict[Any, str] = {mi.StrType: "string", mi.IntType: "integer", mi.FloatT
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 
 
+TOP_EXAMPLES: dict[str, Any] = {
+    "hosts": {"gpu": "my-box"},
+    "vars": {"port": 8000},
+    "vars_files": ["vars/my_box.yaml"],
+    "secrets": ["HF_TOKEN"],
+    "inputs": {"port": {"type": "integer", "default": 8000, "help": "where it listens"}},
+    "outputs": {"log": "${{ steps.server.log }}"},
+    "defaults": {"request": {"timeout": "90s"}},
+    "steps": [{"run": "nvidia-smi"}],
+    "always": [{"kill": {"step": "server"}}],
+    "post": "env:TICKET_URL",
+}
+
+
 def playbook_schema(table: Mapping[str, type[msgspec.Struct]]) -> dict[str, Any]:
     """The schema of a playbook whose step types are those of `table`."""
     node = struct_schema(mi.type_info(CommonKeys), expressions=True)
@@ -40,8 +54,12 @@ def playbook_schema(table: Mapping[str, type[msgspec.Struct]]) -> dict[str, Any]
     node["properties"].update(struct_schema(mi.type_info(BlockKeys), expressions=True)["properties"])
     node["properties"].update({name: {"$ref": f"#/$defs/{name}"} for name in sorted(table)})
     _nest(node, "block", "rescue", "always")
+    node["defaultSnippets"] = [_block_snippet(), *(found for name in sorted(table) if (found := _snippet(table[name])))]
     top = struct_schema(mi.type_info(PlaybookKeys), expressions=False)
     _nest(top, "steps", "always")
+    top["defaultSnippets"] = [_playbook_snippet()]
+    for key, example in TOP_EXAMPLES.items():
+        top["properties"][key]["examples"] = [example]
     return {
         "$schema": DIALECT,
         "title": "runbook playbook",
@@ -129,6 +147,7 @@ def type_schema(type_: Any, expressions: bool) -> dict[str, Any]:
         # `pattern` speaks of strings alone, so one flat object serves both forms.
         schema["type"] = [schema["type"], "string"]
         schema["pattern"] = WHOLE_EXPRESSION
+        schema["patternErrorMessage"] = f"must be {words_for(type_)}, or one whole `${{{{ … }}}}`"
     return schema
 
 
@@ -145,7 +164,15 @@ def _container(type_: Any, expressions: bool) -> dict[str, Any] | None:
 
 def _unit(name: str, expressions: bool) -> dict[str, Any]:
     pattern = UNIT_PATTERNS[name]
-    return {"type": "string", "pattern": rf"{pattern}|\$\{{\{{" if expressions else pattern, "examples": [UNIT_EXAMPLES[name]]}
+    said = f"{UNIT_WORDS[name]} is text with its unit, as in `{UNIT_EXAMPLES[name]}`"
+    # The last two are words of editors alone: without them one would show the pattern, or ask for a "string".
+    return {
+        "type": "string",
+        "pattern": rf"{pattern}|\$\{{\{{" if expressions else pattern,
+        "examples": [UNIT_EXAMPLES[name]],
+        "errorMessage": said,
+        "patternErrorMessage": said,
+    }
 
 
 def _text(type_: mi.StrType, extra: dict[str, Any], expressions: bool) -> dict[str, Any]:
@@ -195,9 +222,50 @@ def first_paragraph(cls: type) -> str:
     return " ".join((cls.__doc__ or "").strip().split("\n\n")[0].split())
 
 
-def _examples(step: Any) -> dict[str, Any]:
-    """The value that the type's own example gives it."""
+def _example(step: Any) -> dict[str, Any]:
+    """The step of the type's own example."""
     document, _ = load(step.EXAMPLE, step.TYPE)
     data = document.data if document is not None else None
     data = data[0] if isinstance(data, list) and data else data
-    return {"examples": [data[step.TYPE]]} if isinstance(data, dict) and step.TYPE in data else {}
+    return data if isinstance(data, dict) and step.TYPE in data else {}
+
+
+def _examples(step: Any) -> dict[str, Any]:
+    """The value that the type's own example gives it."""
+    data = _example(step)
+    return {"examples": [data[step.TYPE]]} if data else {}
+
+
+# What editors insert as a whole. In their words `$` begins a place to fill in, so a text's own is escaped; quotes are ours to write.
+
+
+def _snippet(step: Any) -> dict[str, Any] | None:
+    data = _example(step)
+    return {"label": f"{step.TYPE} (example)", "description": first_paragraph(step), "body": _escaped(data)} if data else None
+
+
+def _block_snippet() -> dict[str, Any]:
+    body = {"block": [{"run": "${1:uname -r}"}], "rescue": [{"run": "${2:dmesg}"}]}
+    return {"label": "block (example)", "description": "Steps that belong together, and what runs when one fails.", "body": body}
+
+
+def _playbook_snippet() -> dict[str, Any]:
+    body = {
+        "runbook": 1,
+        "name": "${1:What it is called}",
+        "description": "${2:What question does it answer?}",
+        "hosts": {"gpu": "${3:lab}"},
+        "steps": [{"run": "${4:nvidia-smi}"}],
+    }
+    return {"label": "playbook (example)", "description": "A new playbook: a host and a step.", "body": body}
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, str):
+        text = value.replace("\\", "\\\\").replace("$", "\\$")
+        document, problems = load(f"- {value}", "snippet")
+        plain = document is not None and document.data == [value] and not problems
+        return text if plain else "'" + text.replace("'", "''") + "'"
+    if isinstance(value, dict):
+        return {_escaped(key): _escaped(item) for key, item in value.items()}
+    return [_escaped(item) for item in value] if isinstance(value, list) else value
