@@ -54,7 +54,9 @@ zoo: setup-dev
 	exit $$status
 
 ## Ten of its scenarios, as `make test` runs them.
-zoo-fast: setup-dev
+zoo-# Folders with hardly a fast test: looking for one costs every worker seconds.
+NEVER_FAST := benchmarks e2e real property zoo editors
+fast: setup-dev
 	$(BIN)/python -m pytest tests/zoo -q
 
 ## Faults on real parts (links, hosts, processes), by a seed, one line each; about 20 minutes. As root: it makes network namespaces.
@@ -73,7 +75,7 @@ types: setup-dev
 	$(BIN)/mypy
 
 fast: setup-dev
-	$(BIN)/python -m pytest tests --ignore=tests/benchmarks -m "not e2e and not slow and not property and not real" -n 3
+	$(BIN)/python -m pytest tests $(addprefix --ignore=tests/,$(NEVER_FAST)) -m "not e2e and not slow and not property and not real" -n 3
 
 generate: setup-dev
 	$(BIN)/runbook schema --write

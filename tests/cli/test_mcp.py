@@ -8,7 +8,6 @@ import sys
 from contextlib import asynccontextmanager
 
 import pytest
-from mcp import Client, StdioServerParameters
 
 pytestmark = pytest.mark.slow
 
@@ -33,6 +32,8 @@ steps:
 async def agent(state, *options):
     """A client that is connected to a server of its own."""
     environ = {**os.environ, "XDG_STATE_HOME": str(state)}
+    from mcp import Client, StdioServerParameters  # here: importing it takes as long as all the other tests' modules
+
     words = StdioServerParameters(command=sys.executable, args=["-m", "runbook.cli.main", "mcp", *options], env=environ)
     async with Client(words) as client:
         yield client
