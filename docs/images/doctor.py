@@ -70,6 +70,7 @@ class Shown:
             f"{self.folder}/state/runbook/lab/home": "LAB",
             str(self.folder / "part.py"): "/opt/engine/part.py",
             str(self.folder): "~",
+            f"{sys.executable}3": "/usr/bin/python3",
             sys.executable: "/usr/bin/python3",
             home: "~",
         }
