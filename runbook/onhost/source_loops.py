@@ -107,13 +107,17 @@ def _dotted(node: Any) -> str:
 
 
 def _goes_on(loop: Any, source: Source, calls: Callable[[Any, Source], bool]) -> bool:
-    """Whether nothing in it changes by itself: it computes no value, and all that it calls are looks."""
+    """Whether nothing in it changes by itself: it computes no value, and all that it calls are looks. One that sleeps in between sets
+    nothing either; one that takes from a ring may say so there."""
     if not isinstance(loop, ast.While):
         return False
-    turns = (ast.Await, ast.Yield, ast.YieldFrom, ast.AsyncWith, ast.AsyncFor, ast.For, ast.AugAssign, ast.NamedExpr)
+    turns = (ast.Await, ast.Yield, ast.YieldFrom, ast.AsyncWith, ast.AsyncFor, ast.For, ast.AugAssign, ast.NamedExpr, ast.With, ast.Delete)
     nodes = list(inside(loop))
-    counts = any(isinstance(one, turns) or (isinstance(one, ast.Assign) and not isinstance(one.value, ast.Constant)) for one in nodes)
-    return not counts and all(calls(one.func, source) for one in nodes if isinstance(one, ast.Call))
+    sets = [one for one in nodes if isinstance(one, (ast.Assign, ast.AnnAssign))]
+    if any(isinstance(one, turns) for one in nodes) or any(calls is _polls or not isinstance(one.value, ast.Constant) for one in sets):
+        return False
+    found = [one for one in nodes if isinstance(one, ast.Call)]
+    return all(calls(one.func, source) and not any(word.arg == "file" for word in one.keywords) for one in found)
 
 
 def _looks(function: Any, source: Source) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from keeper_kit import Site, until
 
 from runbook.model.sample import Sample, Seen
-from runbook.onhost import calls, procs
+from runbook.onhost import calls, procs, wait_limits
 
 pytestmark = pytest.mark.skipif(not calls._NAMES, reason="no table for this machine")
 
@@ -113,3 +113,86 @@ def test_it_is_not_read_unless_it_is_asked(site, start):
 @pytest.mark.parametrize(("raw", "call"), [(b"running\n", ""), (b"-1 0x7ffd 0x7f\n", ""), (b"999 0x0 0x0 0x0 0x0 0x0 0x0 0x1 0x2\n", "")])
 def test_what_is_no_known_call_has_no_name(raw, call):
     assert calls.parse(raw, 1)["call"] == call
+
+
+def test_a_receive_at_a_socket_with_a_limit_of_time_comes_back_by_itself(site, start):
+    """Its system call says nothing of SO_RCVTIMEO."""
+    text = "import socket, struct; one, other = socket.socketpair(); %sprint('up', flush=True); one.recv(9)"
+    limit = "one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack('ll', 300, 0)); "
+    for option, timed in (("", False), (limit, True)):
+        pid = start(text % option)
+        call = main(waits(site, pid, "read"), pid)
+        assert (call.timed, call.doubt) == (timed, "")
+
+
+def test_a_receive_whose_limit_cannot_be_asked_may_have_one(site, start, monkeypatch):
+    def refused(number, *arguments):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(wait_limits, "_syscall", refused)
+    pid = start("import socket; one, other = socket.socketpair(); print('up', flush=True); one.recv(9)")
+    timed, doubt = wait_limits.of_receive(pid, 3)
+    assert timed and "Operation not permitted" in doubt
+
+
+ALARMS = "import signal, time; %s; print('up', flush=True); time.sleep(60)"
+
+
+@pytest.mark.parametrize(
+    ("text", "quiet", "alarm"),
+    [("signal.alarm(50)", False, None), ("0", True, False), ("signal.signal(signal.SIGALRM, signal.SIG_IGN)", False, False)],
+    ids=["set", "none on the host", "ignored"],
+)
+def test_whether_an_alarm_may_end_a_process(start, text, quiet, alarm):
+    assert wait_limits.alarm_of(start(ALARMS % text), quiet) is alarm
+
+
+def test_an_alarm_of_anybody_is_in_the_list_of_timers(start):
+    if not (procs.read_bytes("/proc/timer_list", 64) or b"").startswith(b"Timer List"):
+        pytest.skip("the kernel's timers are not ours to read")
+    start(ALARMS % "signal.alarm(50)")
+    assert not wait_limits.no_alarms()
+
+
+MUTEX = """
+import ctypes, threading
+libc, room = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+assert libc.pthread_mutex_init(room, None) == 0 and libc.pthread_mutex_lock(room) == 0
+print('up', threading.get_native_id(), flush=True)
+libc.pthread_mutex_lock(room)
+"""
+
+
+def test_the_owner_of_a_mutex_of_the_c_library_is_named(site, start):
+    pid = start(MUTEX)
+    assert main(waits(site, pid, "futex"), pid).owner == pid
+
+
+def test_a_lock_of_python_has_no_owner(site, start):
+    pid = start("import threading; one = threading.Lock(); one.acquire(); print('up', flush=True); one.acquire()")
+    assert main(waits(site, pid, "futex"), pid).owner is None
+
+
+SHARES = """
+import mmap, os, threading
+ring = mmap.mmap(-1, 4096)
+with open('flag', 'w+b') as file:
+    file.write(bytes(4096))
+    file.flush()
+    flag = mmap.mmap(file.fileno(), 4096)
+child = os.fork()
+if child == 0:
+    threading.Event().wait()
+print('up', flush=True)
+threading.Event().wait()
+"""
+
+
+def test_memory_that_a_process_shares_is_named_with_whoever_else_has_it(site, start):
+    pid = start(SHARES)
+    found = waits(site, pid, "futex")
+    child = next(other for other in found if other != pid)
+    shared = {one.name.rpartition("/")[2]: one for one in found[pid].shared}
+    assert shared["zero (deleted)"].pids == (child,) and shared["zero (deleted)"].known
+    assert not shared["flag"].known  # anybody may open a file
+    assert found[child].forked and not found[pid].forked

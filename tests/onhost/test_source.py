@@ -1,0 +1,202 @@
+"""What source says of stacks: which lock a line waits for and which it holds, and what its loop does. Certain, or nothing."""
+
+import ast
+import textwrap
+
+import pytest
+
+from runbook.onhost import source_locks, source_loops, source_notes
+from runbook.onhost.source_locks import Spot
+from runbook.onhost.source_tree import Source
+
+
+def source(text):
+    raw = textwrap.dedent(text)
+    return Source("/app.py", ast.parse(raw), raw.encode())
+
+
+def lines(text, *marks):
+    rows = textwrap.dedent(text).splitlines()
+    return [next(number for number, row in enumerate(rows, 1) if row.endswith("# " + mark)) for mark in marks]
+
+
+def read(text, *threads, objects=None):
+    """Of threads, each by the marks of its lines, innermost first: (wants, holds)."""
+    one = source(text)
+    found = source_locks.read([[Spot(one, line, objects) for line in lines(text, *marks)] for marks in threads])
+    return [(locks.wants, set(locks.holds)) for locks in found]
+
+
+def test_two_threads_inside_of_blocks_of_each_others_locks():
+    text = """
+    A, B = Lock(), Lock()
+    def one():
+        with A:
+            work()
+            with B:  # one
+                pass
+    def two():
+        B.acquire()
+        try:
+            A.acquire()  # two
+        finally:
+            B.release()
+            A.release()
+    """
+    assert read(text, ["one"], ["two"]) == [("B (/app.py)", {"A (/app.py)"}), ("A (/app.py)", {"B (/app.py)"})]
+
+
+def test_a_lock_is_held_over_the_calls_inside_its_block():
+    text = """
+    A, B = Lock(), Lock()
+    def outer():
+        with A:
+            inner()  # outer
+    def inner():
+        with B:  # inner
+            pass
+    """
+    assert read(text, ["inner", "outer"]) == [("B (/app.py)", {"A (/app.py)"})]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "A.acquire()\n    A.release()\n    B.acquire()  # at",
+        "if ready:\n        A.acquire()\n    B.acquire()  # at",
+        "A.acquire(timeout=3)\n    B.acquire()  # at",
+        "with A:\n        A.release()\n        with B:  # at\n            pass",
+        "with A as held:\n        with B:  # at\n            pass",
+        "with A:\n        pass\n    with B:  # at\n        pass",
+        "with A:\n        A = Lock()\n        with B:  # at\n            pass",
+    ],
+    ids=["released", "on a condition", "with a limit", "released inside", "something else is entered", "left", "another lock by now"],
+)
+def test_what_may_not_be_held_is_not(body):
+    text = f"A, B = Lock(), Lock()\ndef run():\n    {body}\ndef other():\n    A.acquire()\n    B.acquire()\n"
+    assert read(text, ["at"])[0][1] == set()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "with B: work()  # at",
+        "with A, B:  # at\n        pass",
+        "B.acquire(timeout=3)  # at",
+        "with table[3]:  # at\n        pass",
+        "work()  # at",
+        "A.acquire(); B.acquire()  # at",
+    ],
+)
+def test_a_line_that_may_wait_for_something_else_waits_for_no_known_lock(body):
+    assert read(f"A, B = Lock(), Lock()\ndef run():\n    {body}\n", ["at"])[0][0] == ""
+
+
+def test_a_lock_that_another_function_releases_has_no_holder():
+    """A gate that a ticker opens."""
+    text = """
+    A = Lock()
+    def ticker():
+        A.release()
+    def main():
+        with A:  # at
+            pass
+    """
+    assert read(text, ["at"]) == [("", set())]
+
+
+@pytest.mark.parametrize("made", ["A = Semaphore(2)", "A = Lock()\ndef renew():\n    global A\n    A = Lock()"])
+def test_what_several_may_hold_or_what_is_made_anew_is_no_lock(made):
+    assert read(made + "\ndef main():\n    with A:  # at\n        pass\n", ["at"]) == [("", set())]
+
+
+OBJECTS = """
+class Pair:
+    def forth(self):
+        with self.first:
+            work()
+            with self.second:  # at
+                pass
+"""
+
+
+def test_an_attribute_is_the_same_lock_only_of_the_same_object():
+    assert read(OBJECTS, ["at"]) == [("", set())]
+    assert read(OBJECTS, ["at"], objects={"self": 255}) == [("second of 0xff", {"first of 0xff"})]
+
+
+CLOSURE = """
+def outer():
+    first, second = Lock(), Lock()
+    def other():
+        with second:
+            with first:  # other
+                pass
+    start(other)
+    with first:
+        with second:  # outer
+            pass
+"""
+
+
+def test_a_variable_of_a_call_is_the_same_only_while_there_is_one_such_call():
+    assert read(CLOSURE, ["outer"], ["other"]) == [
+        ("second (/app.py:2)", {"first (/app.py:2)"}),
+        ("first (/app.py:2)", {"second (/app.py:2)"}),
+    ]
+    assert read(CLOSURE, ["outer"], ["outer"], ["other"]) == [("", set())] * 3
+    assert read(CLOSURE, ["other"]) == [("", set())]
+
+
+def loop(body, before="", more=""):
+    text = f"{more}\ndef run():\n{textwrap.indent(before, '    ')}\n{textwrap.indent(textwrap.dedent(body), '    ')}"
+    return source_loops.read([Spot(source(text), *lines(text, "at"))])
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("while True:\n    log.info(f'queue {len(jobs)}')\n    time.sleep(2)  # at", "closed"),
+        ("while 1:\n    n = sum(i * i for i in range(9))\n    say('alive %d' % n)\n    time.sleep(2)  # at", "open"),
+        ("while time.monotonic() < until:\n    time.sleep(2)  # at", "open"),
+        ("while True:\n    time.sleep(2)  # at\n    if done():\n        break", "polls"),
+        ("while True:\n    time.sleep(2)  # at\n    lock.release()", "open"),
+        ("while True:\n    time.sleep(2)  # at\n    self.ready = True", "open"),
+        ("while True:\n    time.sleep(2)  # at\n    flags[0] = 1", "open"),
+        ("while True:\n    time.sleep(2)  # at\n    print('x', file=pipe)", "open"),
+        ("for _ in range(9):\n    time.sleep(2)  # at", "open"),
+        ("while not flag:\n    pass  # at", "looks"),
+        ("while True:\n    if ring[0]:\n        ring[0] = 0\n    os.sched_yield()  # at", "looks"),
+        ("while not event.is_set():\n    pass  # at", "looks"),
+        ("while n > 1:\n    n = n // 2  # at", "open"),
+        ("while not flag:\n    n += 1  # at", "open"),
+        ("while not os.path.exists(path):\n    time.sleep(0.2)  # at", "polls"),
+        ("while not answer.exists() and time.time() < until:\n    time.sleep(0.2)  # at", "open"),
+        ("while child.poll() is None:\n    left -= 1\n    time.sleep(0.2)  # at", "open"),
+        ("native.wait()  # at", "none"),
+    ],
+)
+def test_what_a_loop_does_by_its_source(body, kind):
+    assert loop(body) == kind
+
+
+def test_functions_of_the_same_file_are_read_as_well():
+    body = "while True:\n    report()\n    time.sleep(2)  # at"
+    assert loop(body, more="def report():\n    print('alive')\n") == "closed"
+    assert loop(body, more="def report():\n    gate.release()\n") == "open"
+    assert loop(body, more="def say():\n    gate.release()\n\ndef report():\n    say()\n") == "open"
+
+
+def test_a_variable_of_somebody_else_makes_a_loop_an_actor():
+    assert loop("while True:\n    done = True\n    time.sleep(1)  # at", before="global done") == "open"
+
+
+def test_objects_are_asked_for_only_where_a_name_needs_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(source_notes.source_tree, "read", lambda pid, path: source(OBJECTS))
+    row = {"tid": 1, "thread": "", "main": True, "frames": ["forth (app.py:6)"], "spots": [("/app.py", *lines(OBJECTS, "at"), None)]}
+    again = dict(row, spots=[("/app.py", *lines(OBJECTS, "at"), {"self": 16})])
+    (noted,) = source_notes.add(1, [row], lambda: [again])
+    assert (noted["wants"], noted["holds"], noted["alarms"]) == ("second of 0x10", ["first of 0x10"], False)
+    assert "spots" not in noted
+    (noted,) = source_notes.add(1, [row], lambda: "py-spy exited 1")
+    assert (noted["wants"], noted["holds"]) == ("", [])
