@@ -121,6 +121,7 @@ def test_a_keeper_goes_on_telling_and_ends_it_with_the_run(common):
     other.close()
 
 
+@pytest.mark.slow
 def test_what_was_left_by_the_killed_goes_with_the_next_lease_of_their_account(common):
     one = connect_local()
     one.take_lease("r1", "me@laptop", 600.0)
