@@ -249,7 +249,7 @@ def _advice(check: CheckSample) -> tuple[str, ...]:
     if check.status in (401, 403, 407):
         return ("the server wants credentials: pass them by `headers:`", "or check a path that is open, as /health")
     if check.status in (404, 405):
-        return ("this path does not exist there: see the engine's health path in its profile",)
+        return ("this path does not exist there: ask one that does, as `path: /`; an engine's own stands in its profile",)
     if check.mismatch == "body":
         return (f"the body begins: {check.body_head[:80]!r}" if check.body_head else "the body is empty: check the status alone",)
     return ("compare the answer with the step's `expect`",)
