@@ -85,7 +85,7 @@ def playbook(folder: Path, port: int) -> dict[str, Any]:
         {"id": "server", "launch": {"command": command, "port": port, "settle": "200ms"}},
         {"id": "up", "wait_healthy": {"server": "server", "timeout": "30s", "interval": "100ms"}},
         {"id": "chat", "request": {"server": "server", "post": "/chat", "json": {}, "timeout": "20s"}},
-        {"id": "seen", "expect_probe": {"probe": "taps", "since": "chat", "until": "chat"}},
+        {"id": "seen", "expect_probe": {"probe": "taps", "since": "chat"}},
         {"id": "right", "assert": ["steps.chat.json.answer == 42", "steps.seen.hits[0].question == 21"]},
         {"id": "line", "grep": {"log": "server", "pattern": "answered (?P<n>\\d+)", "since": "chat"}},
     ]
