@@ -287,9 +287,9 @@ def age_s(stat: Stat, uptime: Optional[float] = None) -> float:
 
 def code_since(pid: int) -> float:
     """When the program that a process runs began to be read, unix seconds: its start, or that of whom it was forked from."""
-    stat, stack = read_stat(pid), _stack_top(pid)
+    stat, stack = read_stat(pid), stack_top(pid)
     oldest = age_s(stat) if stat is not None else 0.0
-    while stat is not None and stat.ppid > 1 and _stack_top(stat.ppid) == stack:
+    while stat is not None and stat.ppid > 1 and stack_top(stat.ppid) == stack:
         stat = read_stat(stat.ppid)
         oldest = max(oldest, age_s(stat) if stat is not None else 0.0)
     return time.time() - oldest
@@ -297,11 +297,11 @@ def code_since(pid: int) -> float:
 
 def is_forked(stat: Stat) -> bool:
     """Whether it runs what its parent ran when it was forked, or was started by Python's multiprocessing: no other program came between."""
-    top = _stack_top(stat.pid)
-    return (top not in (b"", b"0") and top == _stack_top(stat.ppid)) or "--multiprocessing-fork" in split_cmdline(cmdline(stat.pid))
+    top = stack_top(stat.pid)
+    return (top not in (b"", b"0") and top == stack_top(stat.ppid)) or "--multiprocessing-fork" in split_cmdline(cmdline(stat.pid))
 
 
-def _stack_top(pid: int) -> bytes:
+def stack_top(pid: int) -> bytes:
     """Where its stack begins: by chance at each exec, and the same in whatever is forked from it. 0 where it is not ours to read."""
     raw = read_bytes("/proc/%d/stat" % pid, 4096) or b""
     fields = raw[raw.rfind(b")") + 1 :].split()

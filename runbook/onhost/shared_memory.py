@@ -2,16 +2,13 @@
 
 import os
 import re
-import time
-from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
 from . import careful, procs
 from .rights import read_file
 
 MOST_MAPS = 16 << 20
 MOST_ROWS = 50  # of one process; of more nothing is said, since a part would look like all
-WORLD_S = 1.0  # to look for sharers among all other processes
-REST = 200  # and so many times as long as that took, the same is not looked for again
 _SHARED = re.compile(rb"^[0-9a-f]+-[0-9a-f]+ r[w-][x-]s [0-9a-f]+ ([0-9a-f]+:[0-9a-f]+) (\d+) *(.*)$", re.MULTILINE)
 _SYSTEM = ("/usr/", "/lib/", "/lib64/")
 _NAMELESS = re.compile(r"^/dev/zero \(deleted\)$|^/SYSV[0-9a-f]+ \(deleted\)$")
@@ -22,7 +19,7 @@ def read(pids: Iterable[int], table: Dict[int, procs.Stat]) -> Dict[int, Optiona
     """Of each of these processes what it shares, None where its maps cannot be read."""
     mapped = {pid: _of(pid) for pid in pids}
     nameless = {key for rows in mapped.values() for key, name in (rows or {}).items() if _NAMELESS.match(name)}
-    sharers, complete = _remembered(frozenset(nameless), table) if nameless else ({}, True)
+    sharers, complete = _sharers(nameless, {procs.stack_top(pid) for pid in mapped}, table) if nameless else ({}, True)
     return {pid: None if rows is None or len(rows) > MOST_ROWS else _rows(pid, rows, sharers, complete) for pid, rows in mapped.items()}
 
 
@@ -56,28 +53,18 @@ def _is_system(name: str) -> bool:
     return info.st_uid == 0 and not info.st_mode & 0o022
 
 
-_known: Dict[FrozenSet[Key], Tuple[float, Tuple[Dict[Key, Set[int]], bool]]] = {}
-
-
-def _remembered(keys: FrozenSet[Key], table: Dict[int, procs.Stat]) -> Tuple[Dict[Key, Set[int]], bool]:
-    """What was found, until a rest in proportion to its cost is over. Memory without a name gets no sharer but by a fork."""
-    begin = time.monotonic()
-    if keys not in _known or _known[keys][0] < begin:
-        found = _sharers(keys, table)
-        _known.clear()
-        _known[keys] = (begin + REST * (time.monotonic() - begin), found)
-    return _known[keys][1]
-
-
-def _sharers(keys: FrozenSet[Key], table: Dict[int, procs.Stat]) -> Tuple[Dict[Key, Set[int]], bool]:
-    """Who has these mapped, and whether all processes could be asked. Init is often hidden even from root; it shares nothing."""
+def _sharers(keys: Set[Key], tops: Set[bytes], table: Dict[int, procs.Stat]) -> Tuple[Dict[Key, Set[int]], bool]:
+    """Who has these mapped, and whether all that could have were asked: memory without a name is inherited by a fork and lost at an exec,
+    so only processes whose stacks begin at the same place (`tops`) can. Init is often hidden even from root; it shares nothing."""
     found: Dict[Key, Set[int]] = {}
-    complete, begin = True, time.monotonic()
+    complete = True
     for stat in table.values():
         if stat.state in "ZX" or stat.pid in (1, os.getpid()) or procs.is_kernel_thread(stat):
             continue
-        mapped = _of(stat.pid) if time.monotonic() - begin < WORLD_S else None
-        complete = complete and (mapped is not None or procs.same(stat.pid, stat.start) is None)
+        top = procs.stack_top(stat.pid)
+        mapped = _of(stat.pid) if top in tops else None
+        asked = mapped is not None or (top not in tops and top != b"0")
+        complete = complete and (asked or procs.same(stat.pid, stat.start) is None)
         for key in keys & set(mapped or {}):
             found.setdefault(key, set()).add(stat.pid)
     return found, complete
