@@ -75,13 +75,16 @@ def test_fused_layers_pass(lab, port):
     assert float(value(claims(outcome)[1], "accept_length")) > BEST - 1
 
 
-def test_the_aux_states_off_fails_with_the_width_and_the_acceptance_length(lab, port):
-    """The server is healthy and answers, and its log says nothing."""
+def test_the_aux_states_off_fails_by_the_width(lab, port):
+    """The server is healthy, answers, and logs nothing of it.
+
+    The acceptance length may stay high: this target's long answer runs into a circle of a few tokens, which a draft guesses unseeing.
+    """
     outcome = play(lab, port, "failed", draft="draft_no_aux")
     assert (outcome.code, outcome.json["verdict"]) == (1, "failed"), outcome.err
     width, accept = claims(outcome)
-    assert (width["outcome"], accept["outcome"]) == ("false", "false")
-    assert 1.0 <= float(value(accept, "accept_length")) < 2
+    assert width["outcome"] == "false" and value(width, "h.hidden.shape[-1]") == value(width, "h.embeds.shape[-1]") == "128"
+    assert float(value(accept, "accept_length")) < BEST
 
 
 def test_text_expected_of_an_empty_body_is_a_wrong_check(lab, port, tmp_path):
