@@ -54,9 +54,7 @@ zoo: setup-dev
 	exit $$status
 
 ## Ten of its scenarios, as `make test` runs them.
-zoo-# Folders with hardly a fast test: looking for one costs every worker seconds.
-NEVER_FAST := benchmarks e2e real property zoo editors
-fast: setup-dev
+zoo-fast: setup-dev
 	$(BIN)/python -m pytest tests/zoo -q
 
 ## Faults on real parts (links, hosts, processes), by a seed, one line each; about 20 minutes. As root: it makes network namespaces.
@@ -74,6 +72,8 @@ lint: setup-dev
 types: setup-dev
 	$(BIN)/mypy
 
+# Folders with hardly a fast test: looking for one costs every worker seconds.
+NEVER_FAST := benchmarks e2e real property zoo editors
 fast: setup-dev
 	$(BIN)/python -m pytest tests $(addprefix --ignore=tests/,$(NEVER_FAST)) -m "not e2e and not slow and not property and not real" -n 3
 

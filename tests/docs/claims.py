@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -32,6 +33,8 @@ def wrong(block: Block, folder) -> str | None:
     """What is wrong with a block, or that nothing tries it. `folder` is an empty one."""
     if block.kind == "shown":
         return None if len(block.words.split()) >= 3 else "`shown` needs a reason"
+    if block.kind == "made":
+        return None if _program(block.words.split()).exists() else f"no program {block.words}"
     if block.kind == "part of":
         return _not_in(block)
     if block.language == "text" and DO_NOT_EDIT in block.page.read_text(encoding="utf-8"):
@@ -45,6 +48,11 @@ def wrong(block: Block, folder) -> str | None:
         name, _, file = block.words.partition(", ")
         return None if f'"{name}"' in (ROOT / file).read_text(encoding="utf-8") else f"{file} does not name `{name}`"
     return "nothing tries it: give it a note of tests/support/pages.py"
+
+
+def _program(words: list[str]) -> Path:
+    """The file of `python FILE …` or `python -m MODULE …`."""
+    return ROOT / (words[2].replace(".", "/") + ".py" if words[1] == "-m" else words[1])
 
 
 def _not_in(block: Block) -> str | None:

@@ -47,6 +47,7 @@ def test_a_reason_and_a_part_must_be_true(tmp_path):
     assert wrong(block, tmp_path)
     assert wrong(block._replace(text='[project]\n…\nname = "gpu-runbook"   # its name'), tmp_path) is None
     assert wrong(block._replace(kind="shown", words="why not"), tmp_path)
+    assert wrong(block._replace(kind="made", words="python -m tests.no_such_program"), tmp_path)
     assert wrong(block._replace(kind="output", words="no_such_name, tests/e2e/test_story.py"), tmp_path)
 
 
@@ -54,7 +55,9 @@ def test_no_note_is_misspelt():
     """A comment that looks like a note and is none would leave its block to the language."""
     for page in sorted({block.page for block in every_block()}):
         text = page.read_text(encoding="utf-8")
-        assert len(re.findall(r"^ *<!-- block", text, re.MULTILINE)) == sum(bool(block.kind) for block in blocks_of(page)), page
+        assert len(re.findall(r"^ *<!-- block", text, re.MULTILINE)) == sum(block.kind not in ("", "made") for block in blocks_of(page)), (
+            page
+        )
         assert "```" not in prose(page), f"{page}: a fence without an end"
 
 

@@ -8,7 +8,8 @@ A note is an HTML comment on the line before the fence, `<!-- block: KIND WORDS 
 - `part of FILE`: its lines stand in this file, in this order;
 - `shown: REASON`: nothing tries it, for this reason.
 
-Without a note the language decides: see tests/docs.
+Without a note the language decides: see tests/docs. Between `<!-- made by: COMMAND -->` and `<!-- end of what was made -->`, and on a page
+that says "Made by `COMMAND`; do not edit", blocks are that command's.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^( *)(```+)([^\n`]*)\n(.*?)^\1\2 *$", re.MULTILINE | re.DOTALL)
+MADE = re.compile(r"<!-- made by: (.+?) -->|<!-- end of what was made -->")
+MADE_PAGE = re.compile(r"^Made by `(python[^`]*)`; do not edit", re.MULTILINE)
 NOTE = re.compile(r"<!-- block: (run|file|output|part of|shown)[: ]*([^\n]*?) *-->\s*$")
 
 
@@ -45,11 +48,21 @@ def blocks_of(page: Path) -> list[Block]:
     found = []
     for match in FENCE.finditer(text):
         pad, _, language, body = match.groups()
-        note = NOTE.search(text[: match.start()])
+        above = text[: match.start()]
+        note = NOTE.search(above)
+        maker = _maker(above)
         plain = "\n".join(line.removeprefix(pad) for line in body.splitlines())
-        line = text[: match.start()].count("\n") + 1
-        found.append(Block(page, line, language.strip(), plain, *(note.groups() if note else ())))
+        line = above.count("\n") + 1
+        said = ("made", maker) if maker else note.groups() if note else ()
+        found.append(Block(page, line, language.strip(), plain, *said))
     return found
+
+
+def _maker(above: str) -> str:
+    """The command that makes what follows; empty where somebody wrote it."""
+    page = MADE_PAGE.search(above)
+    regions = MADE.findall(above)
+    return page[1] if page else regions[-1] if regions else ""
 
 
 def every_block() -> list[Block]:
