@@ -1,6 +1,7 @@
 """What the shell offers after `runbook …<TAB>`: playbooks, hosts, runs, step ids. By the names of parameters: no command knows of it.
 
-Answers come within a keystroke: nothing is checked, no host is asked, and only what the word can be is read.
+Answers come within a keystroke: nothing is checked, no host is asked, only what the word can be is read, and neither a command nor click
+is imported. The shells' side is click's: `runbook completion` prints it, so questions and answers have its form.
 """
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import click
-from click.shell_completion import CompletionItem
-
+Given = Mapping[str, str]
+"""Values of parameters that the line has already, by their names."""
 SUFFIXES = (".yaml", ".yml")
 MOST = 200
 _ID = re.compile(r"(?:^|[\s{,-])id: *['\"]?([a-z][a-z0-9_]*)")
@@ -22,7 +23,7 @@ _HOST = re.compile(r"^  ([\w.-]+):", re.MULTILINE)
 _ROLE = re.compile(r"^  ([A-Za-z_][\w-]*):|[{,] *([A-Za-z_][\w-]*):", re.MULTILINE)
 
 
-def playbooks(context: click.Context, word: str) -> Iterator[str]:
+def playbooks(given: Given, word: str) -> Iterator[str]:
     """Names of ./playbooks and the packaged ones, then files and folders."""
     package = Path(__file__).resolve().parents[1]
     packaged = package / "_playbooks"
@@ -52,7 +53,7 @@ def _files(word: str) -> Iterator[str]:
                 yield name
 
 
-def hosts(context: click.Context, word: str) -> Iterator[str]:
+def hosts(given: Given, word: str) -> Iterator[str]:
     """`local`, `lab`, the names of hosts.yaml, the aliases of ssh_config without a pattern."""
     yield from ("local", "lab")
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
@@ -73,32 +74,31 @@ def _aliases(file: Path, depth: int) -> Iterator[str]:
                     yield from _aliases(one, depth - 1)
 
 
-def roles(context: click.Context, word: str) -> Iterator[str]:
+def roles(given: Given, word: str) -> Iterator[str]:
     """`ROLE=` of the playbook that is named, then `ROLE=TARGET`."""
     role, equals, _ = word.partition("=")
     if equals:
-        yield from (f"{role}={host}" for host in hosts(context, word))
+        yield from (f"{role}={host}" for host in hosts(given, word))
         return
-    found = re.search(r"^hosts:(.*(?:\n[ #].*|\n)*)", _playbook(context), re.MULTILINE)
+    found = re.search(r"^hosts:(.*(?:\n[ #].*|\n)*)", _playbook(given), re.MULTILINE)
     yield from (f"{one or other}=" for one, other in _ROLE.findall(found[1] if found else ""))
 
 
-def steps(context: click.Context, word: str) -> Iterator[str]:
+def steps(given: Given, word: str) -> Iterator[str]:
     """Ids of the playbook's steps, or of the steps that a run's journal names."""
-    yield from _ID.findall(_playbook(context))
+    yield from _ID.findall(_playbook(given))
 
 
-def runs(context: click.Context, word: str) -> Iterator[str]:
+def runs(given: Given, word: str) -> Iterator[str]:
     """`last` and the ids of runs, newest first."""
     yield "last"
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     yield from sorted((path.name for path in _listed(state / "runbook" / "runs") if path.name.startswith(word)), reverse=True)
 
 
-def _playbook(context: click.Context) -> str:
+def _playbook(given: Given) -> str:
     """The text of the playbook, or of that of the run, that the command line names already."""
-    named = context.params.get("playbook") or context.params.get("run") or ""
-    named = str(named[0] if isinstance(named, (tuple, list)) and named else named)
+    named = given.get("playbook") or given.get("run") or ""
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     package = Path(__file__).resolve().parents[1]
     folders = [Path(), Path("playbooks"), package / "_playbooks", package.parent / "playbooks"]
@@ -115,7 +115,7 @@ def _text(file: Path) -> str:
         return ""
 
 
-COMPLETERS: dict[str | tuple[str, str], Callable[[click.Context, str], Iterator[str]]] = {
+COMPLETERS: dict[str | tuple[str, str], Callable[[Given, str], Iterator[str]]] = {
     "playbook": playbooks,
     "files": playbooks,
     "roles": roles,
@@ -136,59 +136,70 @@ WORDS = Path(__file__).with_name("words.json")
 """Every command's words; made by `make generate`."""
 
 
-def light(name: str) -> click.Command | None:
-    """A command as far as its words go, from the file that `described` makes: importing the real one would take longer than a keystroke."""
-    return _built(name, json.loads(WORDS.read_text(encoding="utf-8")).get(name), name)
+def answer(instruction: str, environ: Mapping[str, str]) -> str:
+    """What a shell gets that asks by `_RUNBOOK_COMPLETE=zsh_complete`; empty for what is no question."""
+    shell, _, what = instruction.partition("_")
+    if what != "complete" or shell not in ("bash", "zsh", "fish"):
+        return ""
+    words = _split(environ.get("COMP_WORDS", ""))[1:]
+    asked = environ.get("COMP_CWORD", "")
+    if shell == "fish":  # gives the word itself
+        before, word = (words[:-1] if asked and words[-1:] == [asked] else words), asked
+    else:
+        number = max(0, int(asked) - 1) if asked.isdigit() else len(words)
+        before, word = words[:number], words[number] if number < len(words) else ""
+    lines = []
+    for text, about in offers(before, word):
+        about = about or ("_" if shell == "zsh" else "")
+        lines.append(f"plain\n{text}\n{about}" if shell == "zsh" else f"plain,{text}" + (f"\t{about}" if shell == "fish" and about else ""))
+    return "\n".join(lines)
 
 
-def _built(name: str, words: dict[str, Any] | None, top: str) -> click.Command | None:
-    if words is None:
-        return None
-    params = [_parameter(one, top) for one in words["params"]]
-    if "commands" not in words:
-        return click.Command(name, params=params, help=words["help"])
-    inner = {key: built for key, value in words["commands"].items() if (built := _built(key, value, top))}
-    return click.Group(name, params=params, help=words["help"], commands=inner)
+def offers(before: list[str], word: str) -> list[tuple[str, str]]:
+    """What `word` may become behind the words before it, with a line about each."""
+    command: dict[str, Any] = {"commands": json.loads(WORDS.read_text(encoding="utf-8")), "params": [_HELP]}
+    top = ""
+    given: dict[str, str] = {}
+    waiting: dict[str, Any] | None = None
+    arguments: list[dict[str, Any]] = []
+    for text in before:
+        if waiting is not None:
+            given[waiting["name"]], waiting = text, None
+        elif text.startswith("-") and len(text) > 1:
+            waiting = _wanting(command, text)
+        elif text in command.get("commands", {}):
+            command, top = command["commands"][text], top or text
+            arguments = [one for one in command["params"] if one["argument"]]
+        elif arguments:
+            given.setdefault(arguments[0]["name"], text)
+            arguments = arguments[1:] if arguments[0]["nargs"] == 1 else arguments
+    if waiting is not None:
+        return _values(waiting, top, given, word)
+    if word.startswith("-"):
+        return [(name, one["help"]) for one in command["params"] for name in one["opts"] if name.startswith(word)]
+    names = [(name, one["help"]) for name, one in command.get("commands", {}).items() if name.startswith(word)]
+    return names or (_values(arguments[0], top, given, word) if arguments else [])
 
 
-def _parameter(one: dict[str, Any], top: str) -> click.Parameter:
+_HELP = {"name": "help", "argument": False, "opts": ["-h", "--help", "--version"], "flag": True, "help": ""}
+
+
+def _wanting(command: Mapping[str, Any], option: str) -> dict[str, Any] | None:
+    """The option whose value comes next; None for a flag, for `--name=value` and for what is unknown."""
+    return next((one for one in command["params"] if option in one["opts"] and not one["flag"]), None)
+
+
+def _values(one: Mapping[str, Any], top: str, given: Given, word: str) -> list[tuple[str, str]]:
     find = COMPLETERS.get((top, one["name"])) or COMPLETERS.get(one["name"])
-    complete = _answer(find) if find and not one["flag"] else None
-    type_ = click.Choice(one["choices"]) if one["choices"] else None
-    if one["argument"]:
-        return click.Argument([one["name"]], nargs=one["nargs"], required=False, type=type_, shell_complete=complete)
-    names = [*one["opts"], one["name"]]
-    return click.Option(names, is_flag=one["flag"], multiple=one["multiple"], type=type_, help=one["help"], shell_complete=complete)
+    found: Any = one["choices"] or (find(given, word) if find else ())
+    return [(text, "") for text in list(dict.fromkeys(text for text in found if text.startswith(word)))[:MOST]]
 
 
-def described(command: click.Command) -> dict[str, Any]:
-    """The words of a command: its parameters, and the commands of a group."""
-    found: dict[str, Any] = {"help": command.get_short_help_str(80), "params": [_words(one) for one in command.params if not _hidden(one)]}
-    if isinstance(command, click.Group):
-        found["commands"] = {name: described(inner) for name, inner in command.commands.items()}
-    return found
-
-
-def _hidden(one: click.Parameter) -> bool:
-    return bool(getattr(one, "hidden", False))
-
-
-def _words(one: click.Parameter) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "argument": isinstance(one, click.Argument),
-        "opts": [*one.opts, *one.secondary_opts] if isinstance(one, click.Option) else [],
-        "flag": bool(getattr(one, "is_flag", False)),
-        "multiple": one.multiple if isinstance(one, click.Option) else False,
-        "nargs": one.nargs,
-        "choices": [str(choice) for choice in one.type.choices] if isinstance(one.type, click.Choice) else [],
-        "help": getattr(one, "help", None) or "",
-    }
-
-
-def _answer(find: Callable[[click.Context, str], Iterator[str]]) -> Callable[[click.Context, click.Parameter, str], Any]:
-    def answer(context: click.Context, parameter: click.Parameter, word: str) -> list[CompletionItem]:
-        found = dict.fromkeys(text for text in find(context, word) if text.startswith(word))
-        return [CompletionItem(text) for text in list(found)[:MOST]]
-
-    return answer
+def _split(line: str) -> list[str]:
+    """The words of a line as a shell has them; a quote that is still open ends with the line."""
+    for end in ("", "'", '"'):
+        try:
+            return shlex.split(line + end)
+        except ValueError:
+            continue
+    return line.split()

@@ -17,7 +17,8 @@ WHERE = {
 @click.argument("shell", type=click.Choice(SHELLS))
 def command(shell: str) -> int:
     """Print a script that makes SHELL complete commands, options, playbooks, hosts, step ids and runs."""
-    from runbook.cli.main import COMPLETE, app
+    from runbook.cli.main import app
+    from runbook.cli.start import COMPLETE
 
     found = get_completion_class(shell)
     assert found is not None

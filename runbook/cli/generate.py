@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 
 from runbook.cli.expression_reference import expressions_page
@@ -59,11 +60,32 @@ def words_text() -> str:
     """The words of every command, for the completion."""
     from importlib import import_module
 
-    from runbook.cli.complete import described
     from runbook.cli.main import COMMANDS
 
-    commands = {name: described(import_module(f"runbook.cli.{entry.module}").command) for name, entry in COMMANDS.items()}
+    commands = {name: _described(import_module(f"runbook.cli.{entry.module}").command) for name, entry in COMMANDS.items()}
     return _text(commands)
+
+
+def _described(command: click.Command) -> dict[str, Any]:
+    """The words of a command: its parameters, and the commands of a group."""
+    params = [_words(one) for one in command.params if not getattr(one, "hidden", False)]
+    found: dict[str, Any] = {"help": command.get_short_help_str(80), "params": params}
+    if isinstance(command, click.Group):
+        found["commands"] = {name: _described(inner) for name, inner in command.commands.items()}
+    return found
+
+
+def _words(one: click.Parameter) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "argument": isinstance(one, click.Argument),
+        "opts": [*one.opts, *one.secondary_opts] if isinstance(one, click.Option) else [],
+        "flag": bool(getattr(one, "is_flag", False)),
+        "multiple": one.multiple if isinstance(one, click.Option) else False,
+        "nargs": one.nargs,
+        "choices": [str(choice) for choice in one.type.choices] if isinstance(one.type, click.Choice) else [],
+        "help": getattr(one, "help", None) or "",
+    }
 
 
 def generated() -> dict[Path, str]:

@@ -21,10 +21,6 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The machine's mistake, not ours; but the command was not carried out, so its code is that of an error."""
 
 
-COMPLETE = "_RUNBOOK_COMPLETE"
-"""Set by the shell that asks what may follow."""
-
-
 class Entry(NamedTuple):
     """A command: its module in this package (which exports `command`) and its line in `--help`."""
 
@@ -76,21 +72,10 @@ class LazyGroup(click.Group):
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
-        if COMPLETE in os.environ:
-            from runbook.cli.complete import light
-
-            return light(cmd_name)
         from importlib import import_module
 
         command: click.Command = import_module(f"runbook.cli.{entry.module}").command
         return command
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """The names of the table, so that a completion imports no command; then the options."""
-        from click.shell_completion import CompletionItem
-
-        names = [CompletionItem(name, help=entry.short_help) for name, entry in COMMANDS.items() if name.startswith(incomplete)]
-        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """As click's, with "did you mean"."""

@@ -25,6 +25,18 @@ from runbook.playbook.sites import Placing, Site
 from runbook.playbook.texts import Texts
 from runbook.playbook.top import EVERYWHERE, check_var_names
 
+IN_PLACE_OF = {
+    ("loop", "a block"): "put it on the steps of the block",
+    ("retry", "a block"): "put it on the step that may fail",
+    ("ignore_errors", "a block"): "put it on the steps, or use `rescue`",
+    ("loop", "an include"): "write one include for each item, or give the file a list as an input and loop over that on its steps",
+    (
+        "retry",
+        "an include",
+    ): "put it on the step of that file that may fail; an input can say how long: `retry: {for: '${{ vars.patience }}'}`",
+    ("ignore_errors", "an include"): "put the include into a `block:` that has a `rescue:`",
+}
+"""What is written for a key of one step's outcome where several steps stand: ids and results of steps are there once."""
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
@@ -105,9 +117,9 @@ class Checker:
         )
 
     def _no_step_keys(self, draft: StepDraft | BlockDraft, what: str) -> None:
-        for key in NOT_ON_BLOCKS & set(draft.common):
+        for key in sorted(NOT_ON_BLOCKS & set(draft.common)):
             summary = f"`{key}` is for a step, not for {what}"
-            self.problems.add("misplaced-key", summary, draft.common_paths[key], "put it on the steps, or use `rescue`", at_key=True)
+            self.problems.add("misplaced-key", summary, draft.common_paths[key], IN_PLACE_OF[key, what], at_key=True)
 
     def _common_spans(self, draft: StepDraft | BlockDraft) -> dict[str, Span]:
         return {f"~{key}": self.problems.document.span(path) for key, path in draft.common_paths.items()}

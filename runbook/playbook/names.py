@@ -155,8 +155,10 @@ class Names:
         """What an include gives is what its file declares."""
         known = self.outputs[id]
         if known is not None and path and path[0] not in known:
-            hint = suggestion(str(path[0]), known, f"steps.{id}.") or "declare it in that file under `outputs:`"
-            self.problems.at("unknown-result", f"the playbook of `{id}` has no output `{path[0]}`", span, hint)
+            name = str(path[0])
+            declare = f"declare it in that file: `outputs: {{{name}: '${{{{ steps.ID.{name} }}}}'}}`" if name in ALWAYS_THERE else None
+            hint = declare or suggestion(name, known, f"steps.{id}.") or "declare it in that file under `outputs:`"
+            self.problems.at("unknown-result", f"the playbook of `{id}` has no output `{name}`", span, hint)
 
     def _result(self, id: str, step: StepDraft, path: tuple[Any, ...], span: Where) -> None:
         """A result field: `x.field`, `x.hosts[NAME].field`, `x.items[0].field`, `x.attempts[0].field`."""

@@ -14,7 +14,7 @@ from runbook.cli.generate import words_text
 from runbook.cli.main import COMMANDS
 
 BOOK = "runbook: 1\nhosts:\n  gpu: local   # here\n  head: lab\nsteps:\n  - id: first\n    run: uname\n  - {id: second, host: head, run: uname}\n"
-LIGHT = {"runbook", "runbook.cli", "runbook.cli.main", "runbook.cli.complete", "runbook.cli.streams"}
+LIGHT = {"runbook", "runbook.cli", "runbook.cli.start", "runbook.cli.complete"}
 
 
 @pytest.fixture
@@ -41,13 +41,13 @@ def offered(home: Path, line: str, *more: str) -> list[str]:
         "RUNBOOK_SSH_CONFIG": "",
     }
     env |= {"_RUNBOOK_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
-    code = "import sys; from runbook.cli.main import exit_code\ntry: exit_code([])\nfinally: print('LOADED', *sys.modules)"
+    code = "import sys; from runbook.cli.start import main; main(); print('LOADED', *sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=home, env=env, capture_output=True, text=True, timeout=60)
     *words, loaded = done.stdout.splitlines()
     assert {name for name in loaded.split()[1:] if name.split(".")[0] == "runbook"} <= LIGHT, (
         "an answer within a keystroke loads no command"
     )
-    assert not {"yaml", "msgspec", "rich"} & set(loaded.split())
+    assert not {"click", "yaml", "msgspec", "rich", "inspect", "typing_extensions"} & set(loaded.split())
     return [word.partition(",")[2] for word in words]
 
 
@@ -70,7 +70,7 @@ def test_bash_itself_completes(home):
     """The printed script, in a bash of its own: the function that it registers is called as the shell would."""
     folder = Path(sys.executable).parent
     script = subprocess.run(
-        [sys.executable, "-m", "runbook.cli.main", "completion", "bash"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "runbook.cli.start", "completion", "bash"], capture_output=True, text=True, check=True
     ).stdout
     ask = f"{script}\nCOMP_WORDS=(runbook run mi) COMP_CWORD=2\n_runbook_completion runbook\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"\n"
     env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(home)}
