@@ -208,3 +208,13 @@ def test_a_journal_s_texts_alone_give_the_same_playbook():
     assert book.files == files
     again, _ = load(book.text, read=lambda file: book.files[file].encode(), find=lambda name, file: book.includes[file][name])
     assert again == book
+
+
+def test_what_cannot_stand_on_an_include_comes_with_what_is_written_for_it():
+    keys = "    loop: [1]\n    retry: {for: 3s}\n    ignore_errors: true\n"
+    top = f"{HEAD}steps:\n  - id: up\n    include: launch\n{keys}  - assert: steps.up.status == 'passed'\n"
+    hints = {one.summary.split("`")[1]: one.hint for one in read(top, launch=LAUNCH)[1]}
+    assert "one include for each item" in hints["loop"]
+    assert "on the step of that file" in hints["retry"]
+    assert "`block:` that has a `rescue:`" in hints["ignore_errors"]
+    assert hints["up"] == "declare it in that file: `outputs: {status: '${{ steps.ID.status }}'}`"
