@@ -30,7 +30,7 @@ from tests.real.place import real_dir
 from tests.support.waiting import until
 from tests.zoo.lab import lab
 
-LOAD_S, LOOK = 400, "90s"
+LOAD_S, LOOK = 900, "90s"
 GO = "go"
 """A file in the lab's home: the fault is made, the look may begin."""
 
