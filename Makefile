@@ -38,7 +38,7 @@ test: setup-dev
 export REAL_DIR ?= .cache/real
 test-real: setup-dev
 	$(BIN)/python -m tests.real.setup $(REAL)
-	$(BIN)/python -m pytest tests/real -m real -rs
+	$(BIN)/python -m pytest tests/real -m real
 
 ## The founding story on the lab: right, fusion skipped, a check that cannot match.
 story: setup-dev

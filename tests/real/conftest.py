@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,6 @@ from tests.real.place import real_dir
 from tests.real.setup import ready
 
 __all__ = ["lab", "port"]
-SKIPPED: dict[str, int] = {}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,14 +25,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def need(engine: str) -> None:
     """Skip with the reason and the command that ends it."""
     if not ready(engine):
-        SKIPPED[engine] = SKIPPED.get(engine, 0) + 1
         pytest.skip(f"{engine} is not set up in {real_dir()}: python -m tests.real.setup {engine}")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Green because nothing was there is not green: say what was not looked at."""
-    for engine, count in SKIPPED.items():
-        terminalreporter.write_line(f"not tested: {engine}, {count} tests: it is not set up (python -m tests.real.setup {engine})")
+    skipped = [report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", [])]
+    for reason, count in Counter(skipped).items():
+        terminalreporter.write_line(f"not tested, {count}: {reason}")
 
 
 @pytest.fixture(scope="session")
