@@ -43,7 +43,9 @@ _SPOKEN_SIZES = {
     **{unit: unit[0].upper() + "B" if unit != "kb" else "kB" for unit in ("kb", "mb", "gb", "tb")},
 }
 """Units as people say them, in small letters."""
-_SIGNALS = tuple("TERM KILL INT HUP QUIT ABRT USR1 USR2 STOP CONT PIPE ALRM SEGV BUS FPE ILL TRAP TSTP TTIN TTOU WINCH".split())
+_SIGNALS = tuple(
+    "TERM KILL INT HUP QUIT ABRT USR1 USR2 STOP CONT PIPE ALRM SEGV BUS FPE ILL TRAP TSTP TTIN TTOU WINCH VTALRM PROF XCPU XFSZ SYS URG IO PWR CHLD".split()
+)
 
 
 class UnitError(ValueError):
