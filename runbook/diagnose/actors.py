@@ -176,7 +176,7 @@ def _is_closed(view: View, run: Run) -> bool:
     """Whether nothing in a partner comes back by itself: it is stopped, or each of its threads is in a call without a limit of time."""
     calls = view.once(at_calls)
     held = [calls.get((run.process.pid, thread.tid)) for thread in run.process.threads]
-    return run.process.state == "T" or all(one is not None and bool(one.call) and not one.timed for one in held)
+    return run.process.state == "T" or all(one is not None and one.call not in ("", "poll") and not one.timed for one in held)
 
 
 def _nowhere(view: View) -> Iterator[Unseen]:

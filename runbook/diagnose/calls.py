@@ -12,6 +12,8 @@ from runbook.model.sample import CallSample, ProcessSample, Seen, ThreadSample, 
 
 Tid = tuple[int, int]
 """A thread: its process's pid and its own id."""
+READS = ("read", "poll")
+"""Calls that end when somebody sends."""
 ENDING = frozenset({2, 4, 6, 7, 8, 11, 32, 33})
 """Signals that end a process or are the C library's own: INT, ILL, ABRT, BUS, FPE, SEGV. A handler of another may wake it for good."""
 
@@ -28,10 +30,17 @@ def at_calls(view: View) -> Mapping[Tid, CallSample]:
 
 
 def woken_by_signals(view: View, but: frozenset[int] = ENDING) -> frozenset[int]:
-    """Processes that handle other signals than these, or of which that is not known."""
+    """Processes that handle other signals than these, or of which that is not known; that have a timer which sends one; and whose main
+    thread expects the interrupt of a keyboard."""
     waits = view.newest("calls")
     read = waits.value if isinstance(waits, Seen) else ()
-    return frozenset(one.pid for one in read if one.caught is None or set(one.caught) - but)
+    return view.once(interruptible) | {one.pid for one in read if one.alarm or one.caught is None or set(one.caught) - but}
+
+
+def interruptible(view: View) -> frozenset[int]:
+    """Processes that go on after SIGINT, by the source of what their main thread is in."""
+    taken = [sample.stacks.value for sample in view.samples if sample.t >= view.once(stall).since and isinstance(sample.stacks, Seen)]
+    return frozenset(stack.pid for stacks in taken for stack in stacks if stack.main and stack.interrupts)
 
 
 def waits_of(view: View, pid: int) -> WaitSample | None:

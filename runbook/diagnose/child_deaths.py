@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 
 from runbook.diagnose.actors import unseen
-from runbook.diagnose.calls import at_calls
 from runbook.diagnose.circles import nobody_acts
 from runbook.diagnose.execution import APART_S, WORKS, Run, execution
 from runbook.diagnose.family import HELPERS, everyone, is_topmost, name
 from runbook.diagnose.knots import knot
-from runbook.diagnose.loops import CLOSED, POLLS, loop_of
+from runbook.diagnose.loops import CLOSED, loop_of
 from runbook.diagnose.motion import rows
-from runbook.diagnose.places import NOWHERE, places
 from runbook.diagnose.stall import stall
 from runbook.diagnose.standstill import Proof, at_rest, standstill, verdict
 from runbook.diagnose.view import View
@@ -33,14 +31,14 @@ QUIET_S = 12.0
 
 
 def child_dead(view: View) -> Diagnosis | None:
-    """hung/child_dead: when a worker that failed has been a zombie at two looks ≥ 10 s apart, its parent stands still where it cannot go
-    on, or polls, by its source without any limit of time, and says that it waits, no thread of it may do more, it neither says that it will
-    try again nor has started another child since, and nobody else does anything; another program that failed, or one that ended with code
-    0, only after the stall budget.
+    """hung/child_dead: when a worker that failed has been a zombie at two looks ≥ 10 s apart, its parent can never go on, as one that reads
+    what only the dead wrote; or by its source goes round for ever, only logs, and says that it waits, no thread of it may do more, it
+    neither says that it will try again nor has started another child since, and nobody else does anything; another program that failed, or
+    one that ended with code 0, only after the stall budget.
 
     its live twins: a helper that ended and was never collected while its parent works on, a parent with other children that work, a
-    worker that polls for its next job beside the zombie of a tool that it once called, a supervisor that counts down to a restart, or
-    waits for its worker with a limit of time.
+    worker that polls for its next job beside the zombie of a tool that it once called, a parent that polls for a file which another may
+    write as well, a supervisor that counts down to a restart, or waits for its worker with a limit of time.
     """
     clock = view.once(stall)
     if clock.wall_s < QUIET_S or not at_rest(view):
@@ -91,7 +89,7 @@ def zombies(view: View) -> list[tuple[ProcessSample, float]]:
 
 
 def _waits(view: View, process: ProcessSample, parent: Run, seconds: float) -> bool:
-    """It can never go on; or it stands or only wakes to look, and something ties that to the dead child.
+    """It can never go on; or it only goes round, and something ties that to the dead child.
 
     One that waits or polls for its next job looks the same, beside the zombie of a tool that it called long ago.
     """
@@ -102,10 +100,7 @@ def _waits(view: View, process: ProcessSample, parent: Run, seconds: float) -> b
     main = (parent.process.pid, parent.process.pid)
     if not tied_to_it or not nobody_acts(view, {parent.process.pid}, frozenset({main})):
         return False
-    if parent.frozen:
-        call = view.once(at_calls).get(main)
-        return view.once(places).get(parent.key, NOWHERE).blocked and call is not None and bool(call.call) and not call.timed
-    return parent.demand < WORKS and loop_of(view, *main) in (POLLS, CLOSED)
+    return not parent.frozen and parent.demand < WORKS and loop_of(view, *main) == CLOSED
 
 
 def _acts_again(view: View, dead: ProcessSample, seconds: float) -> bool:

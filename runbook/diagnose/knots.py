@@ -2,15 +2,15 @@
 
 wait              who could end it
 private futex     the threads of the same process; one that other processes share: anybody
-read              whoever holds the other end of the pipe or connection, if all of those are known
+read, poll        whoever holds the other end of the pipe or connection, of any of them, if all of those are known
 child             that child, else any living one
 file lock         its holder, what that has forked, and whoever else has the file open, if all of those are known
 any of them       a signal that the process handles; of another process, a timer of its own that may end it
 
 A thread in a loop that by its source only computes, sleeps and logs ends no wait but that of who reads what it writes. So no live program
 is in a knot. A join of a thread that sleeps has the sleeper outside, an event that a signal sets has its handler, a semaphore in shared
-memory is no private futex; a poll, a timer, a FIFO, a terminal, another host are no such waits, nor is a receive at a socket with a limit
-of time.
+memory is no private futex; a poll for anything else, a timer, a FIFO, a terminal, another host are no such waits, nor is a receive at a
+socket with a limit of time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 
 from runbook.diagnose.actors import tree
-from runbook.diagnose.calls import Tid, at_calls, looks_of, woken_by_signals
+from runbook.diagnose.calls import READS, Tid, at_calls, looks_of, woken_by_signals
 from runbook.diagnose.loops import alarm_of, closed
 from runbook.diagnose.view import View
 from runbook.model.sample import CallSample, LockSample, ProcessSample, Seen
@@ -76,7 +76,7 @@ def _is_closed(view: View, tid: Tid, call: CallSample, left: Set[Tid], rounds: S
     wakers = None if call.timed else _wakers(view, tid[0], call, everyone)
     if wakers is None or any(pid != tid[0] and alarm_of(view, pid) is not False for pid in wakers):
         return False
-    idle = left if call.call == "read" else left | rounds
+    idle = left if call.call in READS else left | rounds
     for pid in wakers:
         process = everyone.get(pid)
         if process is None or any((pid, one.tid) not in idle for one in process.threads if (pid, one.tid) != tid):
@@ -88,7 +88,7 @@ def _wakers(view: View, pid: int, call: CallSample, everyone: Mapping[int, Proce
     """Processes whose threads could end the wait; None when not all of them are known."""
     if call.call == "futex":
         return {pid} if call.private else None
-    if call.call == "read":
+    if call.call in READS:
         return set(call.peers) if call.peers_known and call.peers else None
     if view.last is None or view.last.left_out or all(one.pid != pid for one in tree(view)):
         return None  # not all that is below it is known

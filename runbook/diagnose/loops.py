@@ -10,7 +10,7 @@ from runbook.diagnose.stall import stall
 from runbook.diagnose.view import View
 from runbook.model.sample import Seen, StackSample
 
-CLOSED, LOOKS, POLLS, NATIVE = "closed", "looks", "polls", "none"
+CLOSED, LOOKS, NATIVE = "closed", "looks", "none"
 
 
 def stacks_of(view: View) -> Mapping[Tid, list[StackSample]]:

@@ -46,8 +46,11 @@ def _silent_for_good(view: View) -> Diagnosis | None:
     calls = view.once(at_calls)
     for run in view.once(accused):
         pid = run.process.pid
-        partner = next((one for peer in calls[pid, pid].peers if peer != pid and (one := process_of(view, peer)) is not None), None)
-        if calls[pid, pid].call == "read" and partner is not None:
+        call = calls.get((pid, pid))  # one that goes round is in none
+        if call is None or call.call != "read":
+            continue
+        partner = next((one for peer in call.peers if peer != pid and (one := process_of(view, peer)) is not None), None)
+        if partner is not None:
             return _silent_verdict(view, run, partner)
     return None
 

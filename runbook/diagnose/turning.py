@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from runbook.diagnose.actors import actors, gpus_busy, tree
-from runbook.diagnose.calls import waits_of
+from runbook.diagnose.calls import READS, Tid, at_calls, waits_of
 from runbook.diagnose.circles import may_be_ended, nobody_acts
-from runbook.diagnose.execution import WORKS, Run
+from runbook.diagnose.execution import APART_S, WORKS, Run
 from runbook.diagnose.family import accused, name
 from runbook.diagnose.knots import may_act
 from runbook.diagnose.loops import CLOSED, LOOKS, NATIVE, loop_of
@@ -16,6 +16,7 @@ from runbook.diagnose.stall import stall
 from runbook.diagnose.standstill import Proof, excused, proven, standstill, tokens_stand, verdict
 from runbook.diagnose.view import View
 from runbook.diagnose.words import quote
+from runbook.model.sample import Seen
 from runbook.model.verdict import Diagnosis
 
 LEAST_S = 60.0
@@ -26,20 +27,19 @@ REPEATS = 5
 
 def spin(view: View) -> Diagnosis | None:
     """hung/spin: when the stall budget is spent, a main thread demands a whole core at one place that waits by its name or its source, the
-    same to the line at four looks of its stack, takes no memory, and no counter moves; its loop, where that is Python, asks neither for the
-    time nor for anything outside; every other thread of it stands for ever or only tells that it lives; and nobody who may still act shares
-    memory with it.
+    same to the line at four looks of its stack, takes no memory, and no counter moves; by its source its loop asks neither for the time nor
+    for anything outside; every other thread of it stands for ever or only tells that it lives; and nobody who may still act shares memory
+    with it. Native code, of which nobody reads the loop, stays undecided.
 
-    its live twins: a long computation in one native call, a compiler inside the process, a consumer whose producer computes or sleeps, be
-    that another process with which it shares memory or another thread; a wait at full speed that ends at a given time, or by a signal.
+    its live twins: a long computation in one native call, a native wait with a limit of time, a compiler inside the process, a consumer
+    whose producer computes or sleeps, be that another process with which it shares memory or another thread; a wait at full speed that ends
+    at a given time, or by a signal.
     """
     stand = view.once(standstill)
     confidence = proven(view) if stand.spinning and not all_in_collective(view) else None
     if confidence is None or not stand.has("execution") or any(spin_doubt(view, run) for run in stand.spinning):
         return None
     run = stand.spinning[0]
-    if loop_of(view, run.process.pid, run.process.pid) == NATIVE:
-        confidence = "likely"  # what native code looks at nobody has read
     place = view.once(places).get(run.key, NOWHERE)
     return verdict(
         view,
@@ -55,7 +55,9 @@ def spin(view: View) -> Diagnosis | None:
 def spin_doubt(view: View, run: Run) -> str:
     """Why what it looks at may still change, in words; empty when nothing is left that could change it."""
     pid = run.process.pid
-    if loop_of(view, pid, pid) not in (LOOKS, CLOSED, NATIVE):
+    if loop_of(view, pid, pid) == NATIVE:
+        return f"the code in which pid {pid} spins is native and cannot be read: it may look at the time, or compute"
+    if loop_of(view, pid, pid) not in (LOOKS, CLOSED):
         return f"what the loop of pid {pid} looks at, its source does not tell"
     if not nobody_acts(view, {pid}, frozenset({(pid, pid)})):
         return f"another thread of pid {pid}, or a signal, may set what it looks at"
@@ -118,7 +120,27 @@ def livelock(view: View) -> Diagnosis | None:
 def goes_round(view: View) -> bool:
     """Whether by its source nothing in the tree will ever do anything else."""
     pids = [process.pid for process in tree(view)]
-    return nobody_acts(view, pids) and not may_be_ended(view, pids)
+    return nobody_acts(view, pids, unheard(view)) and not may_be_ended(view, pids)
+
+
+def unheard(view: View) -> frozenset[Tid]:
+    """Threads that wait, without a limit, for what only the tree sends, and that none of its lines has woken.
+
+    A launcher waits so for its ranks to say ready. One that reads their output may count their lines.
+    """
+    ours = {process.pid for process in tree(view)}
+    told = any(repeat.t > view.now - APART_S for repeat in view.log.repeats)
+    reads = [(tid, call) for tid, call in view.once(at_calls).items() if told and call.call in READS and not call.timed]
+    return frozenset(
+        tid for tid, call in reads if call.peers_known and set(call.peers) <= ours and not _hears_lines(view, tid[0], set(call.peers))
+    )
+
+
+def _hears_lines(view: View, pid: int, others: set[int]) -> bool:
+    """Whether one of the others may have this process at the end of its output."""
+    rows = [process.pipes for process in tree(view) if process.pid in others - {pid}]
+    ends = [one for row in rows if isinstance(row, Seen) for one in row.value if one.fd in (1, 2)]
+    return any(not isinstance(row, Seen) for row in rows) or any(pid in one.peers or not one.peers_known for one in ends)
 
 
 def _words(name: str) -> str:

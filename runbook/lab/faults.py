@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import logging
 import os
 import random
 import signal
@@ -31,10 +32,14 @@ SLOW_S = 90.0
 SHARD_BYTES = 24 << 20
 
 
-def print_line(text: str) -> None:
-    """A log line on stdout."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+def speaker(form: str = "%(message)s", stamp: str = "%H:%M:%S") -> logging.Logger:
+    """A logger to stdout, whatever the program's other loggers do."""
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(logging.Formatter(form, stamp))
+    found = logging.getLogger("stage")
+    found.handlers, found.propagate = [handler], False
+    found.setLevel(logging.INFO)
+    return found
 
 
 class Stage:
@@ -43,11 +48,15 @@ class Stage:
     The folder keeps what only the author of a fault can know: when real progress ended, and who is to blame.
     """
 
-    def __init__(self, seed: int, folder: Path, say: Callable[[str], None] = print_line) -> None:
+    def __init__(self, seed: int, folder: Path, log: logging.Logger | None = None) -> None:
         self.seed = seed
         self.folder = folder
-        self.say = say
+        self.log: logging.Logger = log or speaker()
         self.rng = random.Random(seed)
+
+    def say(self, text: str) -> None:
+        """A line of its log."""
+        self.log.info(text)
 
     def stuck(self) -> None:
         """The last real progress of this thread was now."""

@@ -158,9 +158,9 @@ class StackSample(msgspec.Struct, frozen=True, kw_only=True):
 
     By the source of its lines, where that says so for certain: `wants`, the lock that it waits for, `holds`, those that it holds, under
     names that mean the same lock in all threads of the process; `loop`, what goes round at its line: closed (for ever, and only computes,
-    sleeps and logs), looks (until a value in memory changes), polls (until a file or a child does, and never by time), open (anything
-    else), none, or empty where the source was not read; of a main thread `alarms`, whether a file on its stack speaks of timers that send a
-    signal, null where one was not read.
+    sleeps and logs), looks (until a value in memory changes), open (anything else), none, or empty where the source was not read; of a main
+    thread `alarms`, whether a file on its stack speaks of timers that send a signal, null where one was not read, and `interrupts`, whether
+    it goes on after SIGINT: a frame catches that, or a file sets a handler for it.
     """
 
     pid: int
@@ -176,15 +176,16 @@ class StackSample(msgspec.Struct, frozen=True, kw_only=True):
     holds: tuple[str, ...] = ()
     loop: str = ""
     alarms: bool | None = None
+    interrupts: bool = False
 
 
 class CallSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The system call in which a thread waits.
 
-    `call`: futex, read, child, lock, or empty for any other and for none. `timed`: it comes back by itself, or may, for the reason in
-    `doubt`. `private`, `at`: of a futex, whether only threads of the same process can wake it, and its address. `owner`: the thread that
-    holds the C library's mutex at which it waits. `child`: the one child that is waited for, null for any. `peers`: the processes that
-    could send what is read, all of them where `peers_known`.
+    `call`: futex, read, poll (until one of several can be read), child, lock, or empty for any other and for none. `timed`: it comes back
+    by itself, or may, for the reason in `doubt`. `private`, `at`: of a futex, whether only threads of the same process can wake it, and
+    its address. `owner`: the thread that holds the C library's mutex at which it waits. `child`: the one child that is waited for, null
+    for any. `peers`: the processes that could send what is read, all of them where `peers_known`.
     """
 
     tid: int

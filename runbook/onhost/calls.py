@@ -16,8 +16,14 @@ from .sources import absent, blind, seen
 
 MOST_THREADS = 200  # of one process; of more nothing is said, since a part would look like all
 _NUMBERS = {
-    "x86_64": {"futex": (202,), "read": (0, 19, 45, 47), "wait4": (61,), "waitid": (247,), "vfork": (56, 58, 435), "lock": (72, 73)},
-    "aarch64": {"futex": (98,), "read": (63, 65, 207, 212), "wait4": (260,), "waitid": (95,), "vfork": (220, 435), "lock": (25, 32)},
+    "x86_64": {
+        **{"futex": (202,), "read": (0, 19, 45, 47), "poll": (7,), "ppoll": (271,)},
+        **{"wait4": (61,), "waitid": (247,), "vfork": (56, 58, 435), "lock": (72, 73)},
+    },
+    "aarch64": {
+        **{"futex": (98,), "read": (63, 65, 207, 212), "ppoll": (73,)},
+        **{"wait4": (260,), "waitid": (95,), "vfork": (220, 435), "lock": (25, 32)},
+    },
 }
 _NAMES = {number: name for name, numbers in _NUMBERS.get(os.uname().machine, {}).items() for number in numbers}
 _FUTEX_WAITS = (0, 6, 9, 11, 13)  # linux/futex.h: WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI, LOCK_PI2
@@ -25,6 +31,8 @@ _FUTEX_COMMAND, _FUTEX_PRIVATE = 0x7F, 0x80
 _MUTEX = struct.Struct("=5I")
 _CONTENDED, _PLAIN_KINDS = 2, 0x303  # kinds 0 to 3, elision or not
 _P_PID = 1
+_POLLED, _TO_READ = struct.Struct("=iHh"), 0x1 | 0x2 | 0x8 | 0x10 | 0x2000  # struct pollfd; IN, PRI, ERR, HUP, RDHUP
+MOST_POLLED = 64
 Row = Dict[str, Any]
 
 
@@ -53,7 +61,7 @@ class Reading:
 
     def names(self) -> Set[str]:
         """Pipes that are read."""
-        return {call["name"] for _, calls in self._found for call in calls if call.get("name", "").startswith("pipe:[")}
+        return {name for _, calls in self._found for call in calls for name in call.get("names", ()) if name.startswith("pipe:[")}
 
     def rows(self, found: Found, holders: Holders, searched: Set[str], complete: bool, table: Dict[int, procs.Stat]) -> Row:
         """The outcome. `searched`: names whose holders were looked for."""
@@ -62,8 +70,8 @@ class Reading:
         rows = []
         for stat, calls in self._found:
             for call in calls:
-                if call["call"] == "read":
-                    call.update(_peers(call.pop("name"), ends, holders, searched, complete))
+                if "names" in call:
+                    call.update(_peers(call.pop("names"), ends, holders, searched, complete))
             more = {"alarm": wait_limits.alarm_of(stat.pid, quiet), "forked": procs.is_forked(stat), "shared": shared.get(stat.pid)}
             rows.append(dict({"pid": stat.pid, "start": stat.start, "caught": caught(stat.pid), "threads": calls}, **more))
         return seen(rows) if rows else self._problem or absent("no process of it lives")
@@ -92,6 +100,8 @@ def parse(raw: bytes, pid: int) -> Row:
         return _futex(pid, arguments)
     if name == "read":
         return _read_call(pid, arguments[0] & 0xFFFFFFFF)
+    if name in ("poll", "ppoll"):
+        return _poll(pid, arguments, arguments[2] != 0 if name == "ppoll" else not arguments[2] >> 31 & 1)
     if name == "wait4":
         child = arguments[0] & 0xFFFFFFFF
         return {"call": "child", "child": child if 0 < child < 1 << 31 else None}
@@ -103,7 +113,16 @@ def parse(raw: bytes, pid: int) -> Row:
 def _read_call(pid: int, fd: int) -> Row:
     name = procs.read_link("/proc/%d/fd/%d" % (pid, fd)) or ""
     timed, doubt = wait_limits.of_receive(pid, fd) if name.startswith("socket:[") else (False, "")
-    return dict({"call": "read", "name": name, "timed": timed}, **({"doubt": doubt} if doubt else {}))
+    return dict({"call": "read", "names": [name], "timed": timed}, **({"doubt": doubt} if doubt else {}))
+
+
+def _poll(pid: int, arguments: List[int], timed: bool) -> Row:
+    """A wait until one of several can be read; any other kind of poll has no name."""
+    raw = _memory(pid, arguments[0], arguments[1] * _POLLED.size) if 0 < arguments[1] <= MOST_POLLED else b""
+    asked = [(fd, events) for fd, events, _ in _POLLED.iter_unpack(raw) if fd >= 0]
+    if not asked or any(events & ~_TO_READ for _, events in asked):
+        return {"call": ""}
+    return {"call": "poll", "names": [procs.read_link("/proc/%d/fd/%d" % (pid, fd)) or "" for fd, _ in asked], "timed": timed}
 
 
 def _futex(pid: int, arguments: List[int]) -> Row:
@@ -121,18 +140,25 @@ def _mutex_owner(pid: int, at: int) -> int:
 
     nptl: lock word (2 while somebody waits), count, owner, users, kind. At a semaphore or a condition the word is another one.
     """
+    raw = _memory(pid, at, _MUTEX.size)
+    word, _, owner, users, kind = _MUTEX.unpack(raw) if raw else (0, 0, 0, 0, 0)
+    held = word == _CONTENDED and 0 < users < MOST_THREADS and kind & ~_PLAIN_KINDS == 0
+    return int(owner) if held and os.path.exists("/proc/%d/task/%d" % (pid, owner)) else 0
+
+
+def _memory(pid: int, at: int, size: int) -> bytes:
+    """So many bytes of a process; none where they cannot be read."""
     try:
         fd = os.open("/proc/%d/mem" % pid, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return 0
+        return b""
     try:
-        word, _, owner, users, kind = _MUTEX.unpack(os.pread(fd, _MUTEX.size, at))
-    except (OSError, OverflowError, struct.error):
-        return 0
+        raw = os.pread(fd, size, at)
+    except (OSError, OverflowError):
+        return b""
     finally:
         os.close(fd)
-    held = word == _CONTENDED and 0 < users < MOST_THREADS and kind & ~_PLAIN_KINDS == 0
-    return int(owner) if held and os.path.exists("/proc/%d/task/%d" % (pid, owner)) else 0
+    return raw if len(raw) == size else b""
 
 
 def _other_ends(found: Found) -> Dict[str, str]:
@@ -142,11 +168,13 @@ def _other_ends(found: Found) -> Dict[str, str]:
     return ends
 
 
-def _peers(name: str, ends: Dict[str, str], holders: Holders, searched: Set[str], complete: bool) -> Row:
-    """Who could send: whoever holds the write end of a pipe or the other socket. A FIFO, a terminal, a device: anybody."""
-    other = name if name.startswith("pipe:[") and name in searched else ends.get(name, "")
-    pids = sorted(holders.of(other, WRITES if other == name else READS | WRITES)) if other else []
-    return {"peers": pids, "peers_known": bool(pids) and complete}
+def _peers(names: List[str], ends: Dict[str, str], holders: Holders, searched: Set[str], complete: bool) -> Row:
+    """Who could send: whoever holds the write end of a pipe or the other socket, of all of them. A FIFO, a terminal, a device: anybody."""
+    senders = []
+    for name in names:
+        other = name if name.startswith("pipe:[") and name in searched else ends.get(name, "")
+        senders.append(holders.of(other, WRITES if other == name else READS | WRITES) if other else set())
+    return {"peers": sorted(set().union(*senders)), "peers_known": complete and all(senders)}
 
 
 def caught(pid: int) -> Optional[List[int]]:

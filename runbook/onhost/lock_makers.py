@@ -1,4 +1,4 @@
-"""Who made a lock file that lies there, as far as it tells: the pid in it; and whether makers could be where nobody here sees them."""
+"""Who made a lock file, as far as it tells: the pid and host in it; and whether makers could be where nobody here sees them."""
 
 import os
 import re
@@ -23,9 +23,11 @@ def row_of(path: str) -> Dict[str, Any]:
 
 
 def _pid_in(path: str) -> Optional[int]:
-    """The number that stands alone in its first line."""
-    first = read_file(path, MOST_BYTES).split(b"\n")[0].strip()
-    return int(first) if first.isdigit() and 0 < int(first) < 1 << 22 else None
+    """The number in its first line, above the name of this host, as filelock writes them. A number alone may be that of a job, or of
+    another host."""
+    first, host = [line.strip() for line in (read_file(path, MOST_BYTES) + b"\n").split(b"\n")[:2]]
+    ours = host == os.uname().nodename.encode()
+    return int(first) if ours and first.isdigit() and 0 < int(first) < 1 << 22 else None
 
 
 def _reaches_further(path: str) -> bool:

@@ -1,30 +1,32 @@
 """What a thread's loop does, by its source: whether it can ever do more than it does now.
 
 closed   goes round for ever, and only computes, sleeps and writes to its log
-looks    goes round until a value in memory changes, and calls nothing that could change by itself: no clock, no file, no queue
-polls    goes round until a file or a child changes, sleeps and logs in between, and neither counts nor asks for the time
+looks    goes round until a plain value in memory changes, and calls nothing that could change by itself: no clock, no file, no queue
 open     goes round, and may end or do something else
 none     no loop is around the line of its innermost frame
 ''       its source was not read
+
+A name proves nothing: what is called has to be a logger, random numbers or a lock by the line that made it, or be read itself.
 """
 
 import ast
-from typing import Any, Callable, Iterator, List, Set
+from typing import Any, Iterator, List, Set
 
+from . import source_names
 from .source_locks import Spot
-from .source_tree import FUNCTIONS, LOOPS, Source, inside
+from .source_tree import FUNCTIONS, LOOPS, Source, chain, inside
 
 _BUILTINS = frozenset(
-    "abs all any bool dict divmod enumerate filter float format frozenset hash id int isinstance len list map max min pow print range repr"
+    "abs all any bool dict divmod enumerate filter float format frozenset hash id int isinstance len list map max min print range repr"
     " reversed round set sorted str sum tuple zip".split()
 )
-_TELLS = frozenset("say log debug info warning format join strip split encode decode strftime".split())
-"""Methods of loggers and texts."""
+_LOGS = frozenset("debug info warning error exception critical log".split())
+_TEXTS = frozenset("join strip split encode format".split())
 _TIMES = frozenset("time.sleep time.time time.monotonic time.perf_counter time.strftime time.localtime time.gmtime".split())
 _STREAMS = frozenset("sys.stdout.write sys.stderr.write sys.stdout.flush sys.stderr.flush".split())
-_CHANCE = frozenset("random randrange randint uniform gauss choice choices sample shuffle".split())
-_LOOKS = frozenset("sched_yield is_set done locked ready is_ready is_done".split())
-_POLLS = frozenset("exists is_file is_dir isfile isdir lexists poll is_alive".split())
+_CHANCE = frozenset("random randrange randint uniform gauss choice choices".split())
+_FAILS = (ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.LShift)
+"""What may raise an exception one day, which ends a loop, where its right side is no constant."""
 _ACTS = (ast.Global, ast.Nonlocal, ast.Delete, ast.Import, ast.ImportFrom, ast.AsyncFor, ast.AsyncWith, ast.With, ast.Raise, ast.Assert)
 _DEEP = 5
 
@@ -38,7 +40,7 @@ def read(spots: List[Spot]) -> str:
     loops = list(_loops(spots[0]))
     if not loops:
         return "none"
-    return next((kind for kind, calls in (("looks", _looks), ("polls", _polls)) if _goes_on(loops[0], spots[0].source, calls)), "open")
+    return "looks" if _looks(loops[0], spots[0].source) else "open"
 
 
 def _loops(spot: Spot) -> Iterator[Any]:
@@ -65,17 +67,53 @@ def _is_endless(loop: Any) -> bool:
 
 
 def _harmless(node: Any, source: Source, deep: int) -> bool:
-    """Whether it changes nothing that another thread or process could wait for."""
+    """Whether it changes nothing that another thread or process could wait for, and does so for ever."""
+    counts = _counted(node)
     for one in inside(node):
-        if isinstance(one, _ACTS):
+        if isinstance(one, _ACTS) or _may_fail(one):
             return False
         if isinstance(one, (ast.Attribute, ast.Subscript)) and not isinstance(one.ctx, ast.Load):
             return False
         if isinstance(one, ast.Call) and (not _tells(one.func, source, deep) or any(word.arg == "file" for word in one.keywords)):
             return False
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load) and one.id in counts and not _is_told(one, node, source):
+            return False
     return not (
         _foreign(node, source) & {one.id for one in inside(node) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
     )
+
+
+def _may_fail(one: Any) -> bool:
+    if isinstance(one, ast.Subscript):
+        return not isinstance(_index(one), (ast.Slice, ast.Constant))
+    if isinstance(one, ast.Call) and chain(one.func).rpartition(".")[2] == "sleep":
+        return any(isinstance(inner, ast.BinOp) for inner in inside(one))
+    if not isinstance(one, ast.BinOp) or not isinstance(one.op, _FAILS):
+        return False
+    text = isinstance(one.left, ast.JoinedStr) or (isinstance(one.left, ast.Constant) and isinstance(one.left.value, str))
+    return not text and not (isinstance(one.right, ast.Constant) and bool(one.right.value))
+
+
+def _counted(node: Any) -> Set[str]:
+    """Variables that are another value each time."""
+    found = {one.target.id for one in inside(node) if isinstance(one, ast.AugAssign) and isinstance(one.target, ast.Name)}
+    for one in inside(node):
+        if isinstance(one, ast.Assign):
+            names = {inner.id for target in one.targets for inner in (target, *inside(target)) if isinstance(inner, ast.Name)}
+            found |= names & {inner.id for inner in (one.value, *inside(one.value)) if isinstance(inner, ast.Name)}
+    return found
+
+
+def _is_told(name: Any, node: Any, source: Source) -> bool:
+    """Whether it only becomes part of a text."""
+    while name is not node:
+        name = source.parents[name]
+        if isinstance(name, ast.JoinedStr) or (isinstance(name, ast.BinOp) and isinstance(name.op, ast.Mod)):
+            return True
+        if isinstance(name, ast.Call):
+            last = chain(name.func).rpartition(".")[2]
+            return last in _LOGS or last in ("print", "str", "format")
+    return False
 
 
 def _foreign(node: Any, source: Source) -> Set[str]:
@@ -90,43 +128,66 @@ def _foreign(node: Any, source: Source) -> Set[str]:
 
 def _tells(function: Any, source: Source, deep: int) -> bool:
     """Whether a call only computes, sleeps or tells. A function of the same file is read; no name says what it does elsewhere."""
-    name = function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+    names = source_names.of(source)
+    if isinstance(function, ast.Name):
+        known = source.named(function.id)
+        if known:
+            return deep > 0 and all(_harmless(one, source, deep - 1) for one in known)
+        return function.id in _BUILTINS and not names.binds(function.id)
+    if not isinstance(function, ast.Attribute):
+        return False
+    name, of = function.attr, function.value
     known = source.named(name)
     if known:
-        return deep > 0 and all(_harmless(one, source, deep - 1) for one in known)
-    if isinstance(function, ast.Name):
-        return name in _BUILTINS
-    text = _dotted(function)
-    return text in _TIMES or text in _STREAMS or name in _TELLS or name in _CHANCE
+        own = isinstance(of, ast.Name) and (of.id in ("self", "cls") or names.kind(of).startswith("class "))
+        return own and deep > 0 and all(_harmless(one, source, deep - 1) for one in known)
+    text, kind = chain(function), names.kind(of)
+    if text in _TIMES or text in _STREAMS:
+        root = text.partition(".")[0]
+        return names.kind(ast.Name(root, ast.Load())) == "module " + root
+    return (
+        (name in _LOGS and kind in ("logger", "module logging"))
+        or (name in _CHANCE and kind in ("chance", "module random"))
+        or (name in _TEXTS and kind == "plain")
+    )
 
 
-def _dotted(node: Any) -> str:
-    if isinstance(node, ast.Attribute):
-        return "%s.%s" % (_dotted(node.value), node.attr)
-    return node.id if isinstance(node, ast.Name) else "?"
-
-
-def _goes_on(loop: Any, source: Source, calls: Callable[[Any, Source], bool]) -> bool:
-    """Whether nothing in it changes by itself: it computes no value, and all that it calls are looks. One that sleeps in between sets
-    nothing either; one that takes from a ring may say so there."""
+def _looks(loop: Any, source: Source) -> bool:
+    """Whether nothing in it changes by itself: it computes no value, and all that it looks at are plain values and locks. One that takes
+    from a ring may say so there."""
     if not isinstance(loop, ast.While):
         return False
     turns = (ast.Await, ast.Yield, ast.YieldFrom, ast.AsyncWith, ast.AsyncFor, ast.For, ast.AugAssign, ast.NamedExpr, ast.With, ast.Delete)
     nodes = list(inside(loop))
     sets = [one for one in nodes if isinstance(one, (ast.Assign, ast.AnnAssign))]
-    if any(isinstance(one, turns) for one in nodes) or any(calls is _polls or not isinstance(one.value, ast.Constant) for one in sets):
+    if any(isinstance(one, turns) for one in nodes) or any(not isinstance(one.value, ast.Constant) for one in sets):
         return False
-    found = [one for one in nodes if isinstance(one, ast.Call)]
-    return all(calls(one.func, source) and not any(word.arg == "file" for word in one.keywords) for one in found)
+    calls = [one for one in nodes if isinstance(one, ast.Call)]
+    called = {id(inner) for call in calls for inner in (call.func, *inside(call.func))}
+    seen = [one for one in nodes if isinstance(one, (ast.Name, ast.Attribute, ast.Subscript)) and id(one) not in called]
+    return all(_is_look(call, source) for call in calls) and all(_is_plain(one, source) for one in seen if isinstance(one.ctx, ast.Load))
 
 
-def _looks(function: Any, source: Source) -> bool:
-    name = _dotted(function).rpartition(".")[2]
-    return name in _LOOKS and not source.named(name)
+def _is_look(call: Any, source: Source) -> bool:
+    names = source_names.of(source)
+    if chain(call.func) in ("os.sched_yield", "sched_yield"):
+        root = chain(call.func).partition(".")[0]
+        return names.kind(ast.Name(root, ast.Load())) in ("module os", "module os.sched_yield")
+    asks = isinstance(call.func, ast.Attribute) and call.func.attr in ("is_set", "locked")
+    return asks and not call.args and names.kind(call.func.value) == "event"
 
 
-def _polls(function: Any, source: Source) -> bool:
-    text, name = _dotted(function), _dotted(function).rpartition(".")[2]
-    asks = (name in _POLLS or name in _LOOKS) and not source.named(name)
-    tells = _tells(function, source, _DEEP) and not (text in _TIMES and text != "time.sleep")
-    return asks or (tells and not source.named(name))
+def _is_plain(node: Any, source: Source) -> bool:
+    if isinstance(node, ast.Subscript):
+        return isinstance(_index(node), ast.Constant) and source_names.of(source).kind(node.value) in ("plain", "ring")
+    above = source.parents[node]
+    if isinstance(above, ast.Subscript):
+        return True  # judged with it
+    if isinstance(above, ast.Attribute):
+        return isinstance(node, ast.Name)  # as well
+    return source_names.of(source).kind(node) in ("plain", "event")
+
+
+def _index(node: Any) -> Any:
+    """What stands in the brackets; Python 3.8 wraps it."""
+    return node.slice.value if type(node.slice).__name__ == "Index" else node.slice

@@ -3,7 +3,7 @@
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from . import source_locks, source_loops, source_tree
+from . import source_locks, source_loops, source_signals, source_tree
 from .source_locks import Spot
 
 TOTAL_S = 1.0  # for the files of one process; what was parsed stays, so the next look gets further
@@ -28,7 +28,8 @@ class _Files:
 
 
 def add(pid: int, rows: List[Row], again: Callable[[], Any]) -> List[Row]:
-    """Rows of all threads of a process, as `py_spy.threads` gives them, with `wants`, `holds`, `loop` and `alarms` in place of `spots`.
+    """Rows of all threads of a process, as `py_spy.threads` gives them, with `wants`, `holds` and `loop` in place of `spots`, and of
+    the main thread `alarms` and `interrupts`.
 
     again: the rows once more, with the addresses of the local objects; asked only where a lock cannot be named without.
     """
@@ -43,7 +44,9 @@ def add(pid: int, rows: List[Row], again: Callable[[], Any]) -> List[Row]:
     for at, row in enumerate(rows):
         spots = files.spots(row)
         more = {"wants": found[at].wants, "holds": list(found[at].holds), "loop": source_loops.read(spots)}
-        noted.append(dict(row, alarms=_alarms(spots) if row["main"] else None, **more))
+        if row["main"]:
+            more.update(alarms=_alarms(spots), interrupts=source_signals.goes_on(spots))
+        noted.append(dict(row, **more))
         del noted[-1]["spots"]
     return noted
 

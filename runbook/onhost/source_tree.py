@@ -22,13 +22,14 @@ _kept: "Dict[Tuple[str, int, int, int], Optional[Source]]" = {}
 
 
 class Source:
-    """One file: its functions, and what each line stands in. `alarms`: it speaks of timers that send a signal."""
+    """One file: its functions, and what each line stands in. `alarms`: it speaks of timers that send a signal; `names`: source_names."""
 
     def __init__(self, path: str, tree: ast.Module, raw: bytes) -> None:
         self.path, self.tree = path, tree
         self.alarms = _ALARMS.search(raw) is not None
         self.parents: Dict[ast.AST, ast.AST] = {child: one for one in ast.walk(tree) for child in ast.iter_child_nodes(one)}
         self.functions = [one for one in self.parents if isinstance(one, FUNCTIONS)]
+        self.names: Any = None
 
     def function_at(self, line: int) -> Any:
         """The innermost function around a line, the module outside of all; None where two are on that line."""

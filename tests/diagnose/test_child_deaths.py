@@ -32,8 +32,8 @@ def zombie(code: int | None = 1, title: str = "python", **more):
     return proc(101, "", ppid=100, state="Z", title=title, exit_code=code, **more)
 
 
-def at(second: float, loop: str = "polls", caught=(2,)):
-    """The stack and the calls of a parent whose loop, by its source, looks for a file."""
+def at(second: float, loop: str = "closed", caught=(2,)):
+    """The stack and the calls of a parent that by its source only sleeps and logs."""
     looks = [msgspec.structs.replace(stack(100, "run (launch.py:8)"), loop=loop)]
     asked = calls_at(second, waiting(100, CallSample(tid=100), caught=caught), first=6.0)
     return {**stacks_at(second, *looks), **asked}
@@ -43,7 +43,7 @@ def polls(second: float, **more):
     return proc(wchan=SLEEP, run_s=second / 200, switches=int(second * 5), **more)
 
 
-def test_a_failed_child_whose_parent_polls_and_prints_heartbeats_is_named() -> None:
+def test_a_failed_child_whose_parent_goes_round_and_prints_heartbeats_is_named() -> None:
     def tell(second: float):
         return {"processes": [polls(second), zombie()], "log": f"Waiting for 1 core engine proc: {int(second)}\n", **at(second)}
 
@@ -122,15 +122,15 @@ def test_a_worker_that_polls_for_its_next_job_beside_the_zombie_of_a_tool_is_not
     assert state(scene(tell, seconds=200), final=True).verdict == "undecided"
 
 
-def test_a_rank_that_failed_is_missed_by_a_parent_that_polls_without_a_word() -> None:
+def test_a_rank_that_failed_is_missed_by_a_parent_that_goes_round_without_a_word() -> None:
     def tell(second: float):
         return {"processes": [polls(second), zombie(1, title="worker", rank=1)], **at(second)}
 
     assert state(scene(tell, seconds=16)).kind == "child_dead"
 
 
-@pytest.mark.parametrize(("loop", "caught"), [("open", (2,)), ("none", (2,)), ("", (2,)), ("polls", (2, 17))])
-def test_a_parent_that_polls_with_a_limit_of_time_or_hears_of_its_child_may_start_another(loop: str, caught: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("loop", "caught"), [("open", (2,)), ("none", (2,)), ("", (2,)), ("closed", (2, 17))])
+def test_a_parent_that_looks_at_what_others_may_write_or_hears_of_its_child_may_go_on(loop: str, caught: tuple[int, ...]) -> None:
     def tell(second: float):
         return {"processes": [polls(second), zombie(1, title="worker", rank=1)], **at(second, loop, caught)}
 

@@ -57,7 +57,7 @@ def test_a_chatty_metrics_thread_saves_nobody() -> None:
     assert state(scene(chatty, seconds=44)).kind == "deadlock"
 
 
-@pytest.mark.parametrize("loop", ["open", "polls", "looks", "none", ""])
+@pytest.mark.parametrize("loop", ["open", "looks", "none", ""])
 def test_a_thread_that_wakes_and_by_its_source_may_do_more_may_free_the_locks(loop: str) -> None:
     assert state(scene(lambda second: chatty(second, loop), seconds=200), final=True).verdict == "undecided"
 

@@ -196,3 +196,35 @@ def test_memory_that_a_process_shares_is_named_with_whoever_else_has_it(site, st
     assert shared["zero (deleted)"].pids == (child,) and shared["zero (deleted)"].known
     assert not shared["flag"].known  # anybody may open a file
     assert found[child].forked and not found[pid].forked
+
+
+POLLS = """
+import os, select, time
+(first, left), (second, right), poll = os.pipe(), os.pipe(), select.poll()
+if os.fork() == 0:
+    os.close(right)
+    time.sleep(99)
+if os.fork() == 0:
+    os.close(left)
+    time.sleep(99)
+os.close(left)
+os.close(right)
+os.mkfifo(str(os.getpid()))
+for fd in (first, second%s):
+    poll.register(fd, select.POLLIN)
+print('up', flush=True)
+poll.poll(%s)
+"""
+
+
+def test_a_poll_ends_when_one_of_its_pipes_can_be_read(site, start):
+    pid = start(POLLS % ("", ""))
+    children = tuple(sorted(stat.pid for stat in procs.process_table().values() if stat.ppid == pid))
+    call = main(waits(site, pid, "poll"), pid)
+    assert (call.peers, call.peers_known, call.timed) == (children, True, False)
+
+
+def test_a_poll_with_a_limit_comes_back_and_one_with_a_fifo_may(site, start):
+    limited, fifo = start(POLLS % ("", 99_000)), start(POLLS % (", os.open(str(os.getpid()), os.O_RDWR)", ""))
+    assert main(waits(site, limited, "poll"), limited).timed
+    assert not main(waits(site, fifo, "poll"), fifo).peers_known

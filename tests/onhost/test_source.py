@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 
-from runbook.onhost import source_locks, source_loops, source_notes
+from runbook.onhost import source_locks, source_loops, source_notes, source_signals
 from runbook.onhost.source_locks import Spot
 from runbook.onhost.source_tree import Source
 
@@ -148,18 +148,27 @@ def test_a_variable_of_a_call_is_the_same_only_while_there_is_one_such_call():
     assert read(CLOSURE, ["other"]) == [("", set())]
 
 
+MADE = """
+import logging, mmap, os, random, sys, threading, time
+log, rng, words = logging.getLogger(), random.Random(3), ["one", "two"]
+flag, event, ring, limits = [], threading.Event(), mmap.mmap(-1, 4096), [1, 2, 4]
+"""
+
+
 def loop(body, before="", more=""):
-    text = f"{more}\ndef run():\n{textwrap.indent(before, '    ')}\n{textwrap.indent(textwrap.dedent(body), '    ')}"
+    text = f"{MADE}\n{more}\ndef run():\n{textwrap.indent(before, '    ')}\n{textwrap.indent(textwrap.dedent(body), '    ')}"
     return source_loops.read([Spot(source(text), *lines(text, "at"))])
 
 
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
-        ("while True:\n    log.info(f'queue {len(jobs)}')\n    time.sleep(2)  # at", "closed"),
-        ("while 1:\n    n = sum(i * i for i in range(9))\n    say('alive %d' % n)\n    time.sleep(2)  # at", "open"),
+        ("while True:\n    log.info(f'queue {len(words)}')\n    time.sleep(2)  # at", "closed"),
+        ("while True:\n    print(rng.choice(words), sum(i * i for i in range(9)))\n    time.sleep(rng.uniform(1, 2))  # at", "closed"),
+        ("while True:\n    n += 1\n    print(f'alive {n}')\n    time.sleep(2)  # at", "closed"),
+        ("while 1:\n    say('alive')\n    time.sleep(2)  # at", "open"),
         ("while time.monotonic() < until:\n    time.sleep(2)  # at", "open"),
-        ("while True:\n    time.sleep(2)  # at\n    if done():\n        break", "polls"),
+        ("while True:\n    time.sleep(2)  # at\n    if done():\n        break", "open"),
         ("while True:\n    time.sleep(2)  # at\n    lock.release()", "open"),
         ("while True:\n    time.sleep(2)  # at\n    self.ready = True", "open"),
         ("while True:\n    time.sleep(2)  # at\n    flags[0] = 1", "open"),
@@ -170,14 +179,39 @@ def loop(body, before="", more=""):
         ("while not event.is_set():\n    pass  # at", "looks"),
         ("while n > 1:\n    n = n // 2  # at", "open"),
         ("while not flag:\n    n += 1  # at", "open"),
-        ("while not os.path.exists(path):\n    time.sleep(0.2)  # at", "polls"),
+        ("while not os.path.exists(path):\n    time.sleep(0.2)  # at", "open"),
         ("while not answer.exists() and time.time() < until:\n    time.sleep(0.2)  # at", "open"),
-        ("while child.poll() is None:\n    left -= 1\n    time.sleep(0.2)  # at", "open"),
         ("native.wait()  # at", "none"),
     ],
 )
 def test_what_a_loop_does_by_its_source(body, kind):
     assert loop(body) == kind
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "monitor.log('alive')",
+        "codec.encode(400)",
+        "replay.sample(64)",
+        "thread.join()",
+        "n += 1; time.sleep(limits[n])",
+        "n += 1; print(60 / (9 - n))",
+        "n += 1; time.sleep(60 - n)",
+        "n += 1; print(make(n))",
+        "n += 1; len(range(n)) == 9 and print('x')",
+        "text = card.text; print(text.format(1))",
+    ],
+)
+def test_what_bears_the_name_of_a_log_or_may_fail_one_day_does_more_than_tell(line):
+    assert loop(f"n = 0\nwhile True:\n    {line}\n    time.sleep(2)  # at") == "open"
+
+
+@pytest.mark.parametrize("test", ["card", "card.ready()", "card.flag", "other.value", "view[0]", "flag[n]", "card.is_set()"])
+def test_what_is_looked_at_is_a_plain_value_only_where_a_line_made_it_so(test):
+    """Native code, a property, or a view of a file say something else one day."""
+    made = "card, view = Card(), mmap.mmap(file.fileno(), 4096)\nclass Card:\n    flag = 0\n"
+    assert loop(f"while not {test}:\n    pass  # at", more=made) == "open"
 
 
 def test_functions_of_the_same_file_are_read_as_well():
@@ -200,3 +234,18 @@ def test_objects_are_asked_for_only_where_a_name_needs_them(tmp_path, monkeypatc
     assert "spots" not in noted
     (noted,) = source_notes.add(1, [row], lambda: "py-spy exited 1")
     assert (noted["wants"], noted["holds"]) == ("", [])
+
+
+@pytest.mark.parametrize(
+    ("text", "goes_on"),
+    [
+        ("def run():\n    try:\n        done.wait()  # at\n    except KeyboardInterrupt:\n        save()\n", True),
+        ("def run():\n    with contextlib.suppress(KeyboardInterrupt):\n        done.wait()  # at\n", True),
+        ("signal.signal(signal.SIGINT, stop)\ndef run():\n    done.wait()  # at\n", True),
+        ("def run():\n    try:\n        done.wait()  # at\n    except KeyboardInterrupt:\n        log()\n        raise\n", False),
+        ("signal.signal(signal.SIGINT, signal.SIG_IGN)\ndef run():\n    done.wait()  # at\n", False),
+        ("def run():\n    try:\n        start()\n    except KeyboardInterrupt:\n        pass\n    done.wait()  # at\n", False),
+    ],
+)
+def test_who_goes_on_after_the_interrupt_of_a_keyboard(text, goes_on):
+    assert source_signals.goes_on([Spot(source(text), *lines(text, "at"))]) is goes_on

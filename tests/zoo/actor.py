@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import logging
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 from runbook.lab import faults
-from runbook.lab.faults import Stage, print_line
+from runbook.lab.faults import Stage
 from tests.zoo.disguise import disguise
 from tests.zoo.scenario import SCENARIOS
 
@@ -46,19 +46,16 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _voice(seed: int):  # type: ignore[no-untyped-def]
+def _voice(seed: int) -> logging.Logger:
     """How this seed's log lines look."""
-    style = seed % 4
-
-    def say(text: str) -> None:
-        now = time.strftime("%Y-%m-%d %H:%M:%S")
-        print_line(
-            {0: text, 1: f"[{now}] {text}", 2: f"INFO {now[5:]} [engine.py:{seed % 900}] {text}", 3: f"{now},{seed % 1000:03d} - {text}"}[
-                style
-            ]
-        )
-
-    return say if seed >= 0 else print_line
+    whole, short = "%Y-%m-%d %H:%M:%S", "%m-%d %H:%M:%S"
+    styles = (
+        ("%(message)s", whole),
+        ("[%(asctime)s] %(message)s", whole),
+        (f"INFO %(asctime)s [engine.py:{seed % 900}] %(message)s", short),
+        ("%(asctime)s,%(msecs)03d - %(message)s", whole),
+    )
+    return faults.speaker(*styles[seed % 4] if seed >= 0 else styles[0])
 
 
 if __name__ == "__main__":

@@ -21,35 +21,25 @@ void NAME(int yield) { while (!flag) if (yield) sched_yield(); }
 """
 
 
-def _library(stage: Stage) -> tuple[Path, str]:
+def library(stage: Stage, text: str = SOURCE) -> tuple[Path, str]:
     """A shared library with one function that waits for a flag by looking at it, and the function's name."""
     name = stage.pick("stream_synchronize", "poll_completion", "ring_wait", "device_barrier")
     source, target = stage.folder / "spin.c", stage.folder / f"lib{name}.so"
-    source.write_text(SOURCE.replace("NAME", name))
+    source.write_text(text.replace("NAME", name))
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", str(target), str(source)], check=True)
     return target, name
 
 
-@hung("spin", pace="spin")
+@hung("spin", pace="spin", twin="native_wait_that_ends")
 def native_spin(stage: Stage) -> None:
-    """Native code looks at a flag for ever, without the interpreter's lock: a metrics thread goes on."""
-    path, name = _library(stage)
+    """Native code looks at a flag for ever: without the interpreter's lock, so that a metrics thread goes on, or with it."""
+    path, name = library(stage)
     chatter(stage)
     stage.say("warming up")
-    stage.stuck()
-    call = getattr(ctypes.CDLL(str(path)), name)
-    telling(lambda: call(stage.seed % 3 == 0), stage.rng)()
-
-
-@hung("spin", pace="spin")
-def native_spin_gil(stage: Stage) -> None:
-    """Native code looks at a flag for ever and keeps the interpreter's lock: every other thread stands."""
-    path, name = _library(stage)
-    chatter(stage)
     stage.pause(1, 4)
     stage.stuck()
-    call = getattr(ctypes.PyDLL(str(path)), name)
-    telling(lambda: call(0), stage.rng)()
+    call = getattr(ctypes.CDLL(str(path)) if stage.seed % 4 < 2 else ctypes.PyDLL(str(path)), name)
+    telling(lambda: call(stage.seed % 3 == 0), stage.rng)()
 
 
 @hung("spin", pace="spin", twin="regexes_that_end")

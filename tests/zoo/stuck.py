@@ -119,15 +119,21 @@ def stopped(stage: Stage) -> None:
 
 @hung("child_dead", pace="decisive")
 def child_dead(stage: Stage) -> None:
-    """A worker is dead and not yet reaped; its parent looks for the worker's file and prints heartbeats."""
-    child = subprocess.Popen([sys.executable, "-S", "-c", f"import time; time.sleep({stage.spread(1, 4)}); raise SystemExit(1)"])
+    """A worker is dead and not yet reaped; its parent waits for its handshake, which nobody brings any more, and prints heartbeats."""
+    argv = [sys.executable, "-S", "-c", f"import time; time.sleep({stage.spread(1, 4)}); raise SystemExit(1)"]
+    child, ready = subprocess.Popen(argv, stdout=subprocess.PIPE), threading.Event()
     stage.blame(pid=child.pid)
+
+    def greet() -> None:
+        assert child.stdout is not None
+        if child.stdout.readline():
+            ready.set()
+
+    stage.thread(greet)
     heartbeats(stage)
-    answer = stage.folder / stage.pick("ready", "worker-0.ok", "handshake")
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it stays a zombie
     stage.stuck()
-    while not answer.exists():
-        time.sleep(0.2)
+    ready.wait()
 
 
 @hung("child_dead", "blocked_peer", pace="decisive")

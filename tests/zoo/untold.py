@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import itertools
 import os
 import re
@@ -12,8 +13,10 @@ import threading
 import time
 from pathlib import Path
 
-from runbook.lab.faults import Stage
+from runbook.lab.faults import Stage, chatter
+from tests.zoo.disguise import telling
 from tests.zoo.scenario import live
+from tests.zoo.spins import library
 from tests.zoo.waiters import go_on, long
 from tests.zoo.waits import announce, outside
 
@@ -61,7 +64,7 @@ def connects_until_it_is_up(stage: Stage) -> None:
 
 @live(silent=True)
 def bar_that_goes_on(stage: Stage) -> None:
-    """Twin of stuck_bar: its metrics thread also looks whether the next shard has come from elsewhere."""
+    """Like stuck_bar, but its metrics thread also looks whether the next shard has come from elsewhere."""
     came, until = threading.Event(), time.monotonic() + long(stage)
     sys.stdout.write("\rLoading checkpoint shards:  12% | 5/40 [05s<?, 1.00it/s]\n")
     sys.stdout.flush()
@@ -77,12 +80,47 @@ def bar_that_goes_on(stage: Stage) -> None:
     go_on(stage)
 
 
+def _publishes_late(stage: Stage) -> None:
+    announce(stage, "")
+    time.sleep(long(stage))
+    (stage.folder / "worker-1.ok").write_text("up")
+
+
+@live(silent=True, outside=_publishes_late)
+def worker_from_elsewhere(stage: Stage) -> None:
+    """Its own worker died at once, and it waits for the file of another, which a job outside starts in its place."""
+    if os.fork() == 0:
+        os._exit(1)
+    while not (stage.folder / "worker-1.ok").exists():
+        stage.say("waiting for worker 1 to be ready")
+        time.sleep(1)
+    go_on(stage)
+
+
 @live(silent=True)
 def regexes_that_end(stage: Stage) -> None:
     """Twin of regex_spin: one regex after the other that backtracks for a minute."""
     stage.say(stage.pick("parsing chat template", "validating tool call grammar"))
     while True:
         re.match(r"(a+)+$", "a" * 29 + "b")
+
+
+LIMITED = """
+#include <time.h>
+volatile int flag;
+void NAME(int seconds) { for (time_t end = time(0) + seconds; !flag && time(0) < end;); }
+"""
+
+
+@live(silent=True)
+def native_wait_that_ends(stage: Stage) -> None:
+    """Twin of native_spin: native code looks at a flag and at the clock, and gives up after some minutes."""
+    path, name = library(stage, LIMITED)
+    chatter(stage)
+    stage.say("warming up")
+    call = getattr(ctypes.CDLL(str(path)) if stage.seed % 4 < 2 else ctypes.PyDLL(str(path)), name)
+    telling(lambda: call(int(long(stage))), stage.rng)()
+    go_on(stage)
 
 
 def _writes_late(stage: Stage) -> None:

@@ -105,7 +105,7 @@ def livelock(stage: Stage) -> None:
     faults.livelock(stage)
 
 
-@hung("deadlock", "blocked_peer", "livelock", twin="bar_that_goes_on")
+@hung("deadlock", "blocked_peer", "livelock")
 def stuck_bar(stage: Stage) -> None:
     """A bar stands at some percent since its main thread waits for ever; the metrics thread logs on."""
     total = stage.rng.choice((40, 163, 512))

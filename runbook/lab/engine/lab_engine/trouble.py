@@ -44,4 +44,4 @@ def _stage():
 
     folder = HOME / "faults" / str(os.getpid())
     folder.mkdir(parents=True, exist_ok=True)
-    return Stage(SEED, folder, log.info)
+    return Stage(SEED, folder, log)

@@ -1,0 +1,116 @@
+"""What the names of a file stand for, where all that binds them there says the same: a logger, random numbers, a plain value.
+
+Kinds: plain (numbers, texts, containers of them), logger, chance (random numbers), event (of threading: events and locks), ring (memory of
+no file), `module NAME`, `class NAME` of this very file; empty for anything else.
+"""
+
+import ast
+from typing import Any, Dict, Iterator, Set, Tuple
+
+from .source_tree import Source, chain
+
+_MADE = {
+    **dict.fromkeys(("getLogger", "get_logger", "init_logger", "Logger"), "logger"),
+    **dict.fromkeys(("Random", "SystemRandom"), "chance"),
+    **dict.fromkeys(("Event", "Lock", "RLock"), "event"),
+}
+_PLAIN = frozenset("str int float bool bytes".split())
+_EMPTY = frozenset("list dict set tuple bytearray deque".split())
+
+
+class Names:
+    """Of one file."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._classes = {one.name for one in source.parents if isinstance(one, ast.ClassDef)}
+        self._kinds: Dict[str, Set[str]] = {}
+        for name, kind in self._bindings():
+            self._kinds.setdefault(name, set()).add(kind)
+
+    def binds(self, name: str) -> bool:
+        """Whether the file itself gives the name a meaning anywhere."""
+        return name in self._kinds or "*" in self._kinds or bool(self._source.named(name))
+
+    def kind(self, node: Any) -> str:
+        """Of a value, as it is written. An attribute counts on `self`, or on an object of a class of this file."""
+        if isinstance(node, ast.Attribute):
+            owner = node.value.id if isinstance(node.value, ast.Name) else ""
+            own = owner in ("self", "cls") or self.kind(node.value).startswith("class ")
+            return self._only("." + node.attr) if own and not self._source.named(node.attr) else ""
+        if isinstance(node, ast.Name):
+            return self._only(node.id)
+        return self._of_value(node)
+
+    def _only(self, name: str) -> str:
+        kinds = self._kinds.get(name, set())
+        return next(iter(kinds)) if len(kinds) == 1 else ""
+
+    def _bindings(self) -> Iterator[Tuple[str, str]]:
+        told: Set[int] = set()
+        for one in self._source.parents:
+            for target, kind in self._assigned(one):
+                told.add(id(target))
+                yield _key(target), kind
+            if isinstance(one, (ast.Import, ast.ImportFrom)):
+                start = "%s." % one.module if isinstance(one, ast.ImportFrom) else ""
+                yield from ((item.asname or item.name.partition(".")[0], "module " + start + item.name) for item in one.names)
+            elif isinstance(one, ast.arg):
+                yield one.arg, self._of_type(one.annotation)
+            elif isinstance(one, ast.ExceptHandler):
+                yield one.name or "", ""
+        for one in self._source.parents:
+            if isinstance(one, (ast.Name, ast.Attribute)) and not isinstance(one.ctx, ast.Load) and id(one) not in told:
+                yield _key(one), ""
+
+    def _assigned(self, one: Any) -> Iterator[Tuple[Any, str]]:
+        """What a plain assignment binds; of two side by side each."""
+        if isinstance(one, ast.AnnAssign) and isinstance(one.target, (ast.Name, ast.Attribute)):
+            yield one.target, (self._of_value(one.value) if one.value is not None else "") or self._of_type(one.annotation)
+        if not isinstance(one, ast.Assign) or len(one.targets) != 1:
+            return
+        target, value = one.targets[0], one.value
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            pairs = [(target.elts[at], value.elts[at]) for at in range(len(value.elts))]
+        else:
+            pairs = [(target, value)]
+        yield from ((left, self._of_value(right)) for left, right in pairs if isinstance(left, (ast.Name, ast.Attribute)))
+
+    def _of_value(self, value: Any) -> str:
+        if isinstance(value, (ast.List, ast.Tuple, ast.Set)):
+            return "plain" if all(self._of_value(one) == "plain" for one in value.elts) else ""
+        if isinstance(value, (ast.Constant, ast.JoinedStr)) or (isinstance(value, ast.Dict) and not value.keys):
+            return "plain"
+        return self._of_call(value) if isinstance(value, ast.Call) else ""
+
+    def _of_call(self, call: ast.Call) -> str:
+        name = chain(call.func).rpartition(".")[2]
+        if name == "mmap":
+            first = call.args[0] if call.args else None
+            nobodys = isinstance(first, ast.UnaryOp) and isinstance(first.op, ast.USub)
+            return "ring" if nobodys and len(call.args) == 2 and not call.keywords else ""
+        if name in _EMPTY and not call.args and not call.keywords:
+            return "plain"
+        if name in self._classes:
+            return "class " + name
+        made = self._source.named(name)
+        if made:
+            return "plain" if all(self._of_type(getattr(one, "returns", None)) == "plain" for one in made) else ""
+        return _MADE.get(name, "")
+
+    def _of_type(self, annotation: Any) -> str:
+        name = chain(annotation).rpartition(".")[2] if annotation is not None else ""
+        if name in self._classes:
+            return "class " + name
+        return "plain" if name in _PLAIN else _MADE.get(name, "")
+
+
+def _key(node: Any) -> str:
+    return node.id if isinstance(node, ast.Name) else "." + str(node.attr)
+
+
+def of(source: Source) -> Names:
+    """Read once."""
+    if source.names is None:
+        source.names = Names(source)
+    return source.names

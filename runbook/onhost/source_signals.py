@@ -1,0 +1,43 @@
+"""Whether a main thread goes on after SIGINT, by its source: the interrupt that ends other programs is what it waits for."""
+
+import ast
+from typing import Any, List
+
+from .source_locks import Spot
+from .source_tree import Source, chain, inside, last_line
+
+_ENDS = ("SIG_IGN", "SIG_DFL", "default_int_handler")
+
+
+def goes_on(spots: List[Spot]) -> bool:
+    """Whether one of its frames catches KeyboardInterrupt and keeps it, or one of their files sets a handler of its own."""
+    return any(spot.source is not None and (_catches(spot.source, spot.line) or _handles(spot.source)) for spot in spots)
+
+
+def _catches(source: Source, line: int) -> bool:
+    function = source.function_at(line)
+    for one in inside(function) if function is not None else ():
+        body = getattr(one, "body", None)
+        if isinstance(body, list) and body and body[0].lineno <= line <= last_line(body[-1]) and _keeps(one):
+            return True
+    return False
+
+
+def _keeps(node: Any) -> bool:
+    if isinstance(node, ast.Try):
+        return any(_names(handler.type) and not isinstance(handler.body[-1], ast.Raise) for handler in node.handlers)
+    items = node.items if isinstance(node, ast.With) else []
+    calls = [item.context_expr for item in items if isinstance(item.context_expr, ast.Call)]
+    return any(chain(call.func).endswith("suppress") and any(_names(one) for one in call.args) for call in calls)
+
+
+def _names(kind: Any) -> bool:
+    kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind]
+    return any(one is not None and chain(one).endswith("KeyboardInterrupt") for one in kinds)
+
+
+def _handles(source: Source) -> bool:
+    """`signal.signal(SIGINT, ...)` with what is neither to ignore it nor to end by it."""
+    calls = [one for one in source.parents if isinstance(one, ast.Call) and chain(one.func) in ("signal.signal", "signal")]
+    pairs = [one.args for one in calls if len(one.args) == 2]
+    return any(chain(number).endswith("SIGINT") and not chain(handler).endswith(_ENDS) for number, handler in pairs)
