@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runbook.hosts.base import Cancelled
-from runbook.model.event import ActionEnded, ActionStarted, EvidenceSaved, Found, StepEnded, StepStarted
+from runbook.model.event import ActionStarted, EvidenceSaved, Found, StepEnded, StepStarted
 from runbook.render.lines import Lines
 from tests.engine.real import run_here
 
@@ -66,15 +66,11 @@ def test_a_hung_servers_stacks_are_taken_before_rescue_kills_it(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_server_that_crashed_at_once_leaves_its_log_and_costs_little(tmp_path: Path) -> None:
+def test_a_server_that_crashed_at_once_leaves_its_log_and_is_not_asked_for_stacks(tmp_path: Path) -> None:
     ended, events = run_here(book("print('no such model'); raise SystemExit(3)", []), tmp_path)
     files = evidence(tmp_path, "server")
     assert ended.verdict == "crashed" and "no such model" in files["log.txt"] and '"code": 3' in files["processes.txt"]
     assert index(files)["stacks"] == index(files)["environment"] == "absent" and "stacks.txt" not in files
-    began, done = (
-        next(event.t for event in events if isinstance(event, kind) and event.action == "collect") for kind in (ActionStarted, ActionEnded)
-    )
-    assert done - began < 1.0
     lines = [line for event in events for line in Lines().lines(event)]
     assert any(line.startswith("  server: evidence taken: ") and line.endswith(" (evidence/server/index.json)") for line in lines)
 
