@@ -18,8 +18,8 @@ APART_S = 10.0
 
 
 def stopped(view: View) -> Diagnosis | None:
-    """hung/stopped: when the main process or a rank is in state T in two samples ≥ 10 s apart and in all between, its threads' run time and
-    switches and its bytes unchanged, nothing else moving.
+    """hung/stopped: when the main process, a rank or a worker of the engine is in state T in two samples ≥ 10 s apart and in all between,
+    its threads' run time and switches and its bytes unchanged, nothing else moving.
 
     its live twins: a process that is stopped for a moment, one that is stopped and let go on in turn, as to throttle it, a helper of a
     rank, and a rank whose peers still make progress. Where counters could not be read there is no verdict.
@@ -42,8 +42,8 @@ def _matters(process: ProcessSample, view: View) -> bool:
     key = (process.pid, process.start)
     if rank_of(view, key) is not None or (main is not None and key == (main.pid, main.start)):
         return True
-    pattern = view.profile.processes.main
-    return bool(pattern and re.search(pattern, process.title))
+    engine = view.profile.processes  # a lone worker has no number in its title, and an engine core is no rank at all
+    return any(pattern and re.search(pattern, process.title) for pattern in (engine.main, engine.workers))
 
 
 def _state(sample: Sample, key: Key) -> str | None:
@@ -107,7 +107,8 @@ def _executed(looks: list[ProcessSample]) -> bool:
 
 def _verdict(view: View, process: ProcessSample, span: list[Sample], seconds: float) -> Diagnosis:
     rank = rank_of(view, (process.pid, process.start))
-    who = f"rank {rank}" if rank is not None else "the main process"
+    is_main = re.search(view.profile.processes.main or "$^", process.title) or (view.main is not None and process.pid == view.main.pid)
+    who = f"rank {rank}" if rank is not None else "the main process" if is_main else "a process of the engine"
     return Diagnosis(
         verdict="hung",
         kind="stopped",

@@ -9,6 +9,7 @@ from msgspec import Meta
 from runbook.hosts.base import Described, Host, LaunchState, RemoteError
 from runbook.lang.expressions import Unknown
 from runbook.model.fields import Pid, Port, ProfileName, Regex
+from runbook.model.profile import Profile
 from runbook.model.units import format_duration
 from runbook.steps.base import Launched, Step, StepContext, StepResult
 from runbook.steps.caches import VARIABLES
@@ -115,17 +116,24 @@ class Attach(Step, frozen=True, kw_only=True, forbid_unknown_fields=True, rename
         log, note = (self.log, "") if self.log != AUTO else (kept.log, "") if kept else log_of(told)
         if self.log != AUTO:
             host.read(self.log, 0, 1)
-        ports = [port for port in server.ports if port in (self.port, profile.default_port)] or list(server.ports)
         return Launched(
             step=ctx.step,
             host=host.name,
             state=kept if kept and self.log == AUTO else _state(ctx, told, log),
             profile=profile,
-            port=ports[0] if ports else self.port or read_port(told.argv, profile if profile.port_flags else ctx.profile("generic")),
+            port=self.port or _port(server, told, profile if profile.port_flags else ctx.profile("generic")),
             env=told.env,
             run=told.run if kept else "",
             log_note=note,
         )
+
+
+def _port(server: Server, told: Described, profile: Profile) -> int | None:
+    """Where it answers: as its command says, even while it does not listen there, since the ports of its ranks may be open long before."""
+    named = read_port(told.argv, profile)
+    if named is not None or profile.default_port in server.ports:
+        return named or profile.default_port
+    return server.ports[0] if server.ports else None
 
 
 def _record(host: Host, told: Described) -> LaunchState | None:

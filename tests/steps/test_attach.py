@@ -85,6 +85,17 @@ def test_a_server_on_a_port_gets_the_results_of_a_launch_and_later_steps_use_it(
     assert not up.ctx.owed, "nothing of it is ours to undo"
 
 
+RANK = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); print('port', s.getsockname()[1], flush=True); time.sleep(60)"
+
+
+def test_the_port_of_its_command_counts_even_while_only_a_rank_listens(up: Up) -> None:
+    """As vLLM: the store of its ranks listens for minutes before the API does, and a check there gets no answer."""
+    pid = up.start("-c", RANK, "--port", str(up.port))
+    until(lambda: "port " in up.log.read_text())
+    result = Attach(pid=pid).run(up.ctx)
+    assert result.fields["port"] == up.port, result
+
+
 @pytest.mark.parametrize("way", ["pid", "match"])
 def test_it_is_found_by_pid_and_by_pattern(up: Up, way: str) -> None:
     pid = up.start("-c", "import time; time.sleep(60)", "needle-of-this-test")

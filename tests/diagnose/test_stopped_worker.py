@@ -1,0 +1,27 @@
+"""hung/stopped of what is no rank: an engine core, a lone worker, a detokenizer. Found on vLLM 0.32, whose lone worker has no number."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.diagnose.stories import Story, load_profile, process
+
+
+@pytest.mark.parametrize(
+    ("profile", "title"),
+    [("vllm", "VLLM::EngineCore"), ("vllm", "VLLM::Worker"), ("sglang", "sglang::scheduler"), ("sglang", "sglang::detokenizer")],
+)
+def test_a_stopped_process_of_the_engine_is_hung_and_named(profile: str, title: str) -> None:
+    story = Story(profile=load_profile(profile))
+    for second in range(0, 16, 3):
+        story.at(second, processes=[process(read=9), process(101, ppid=100, state="T", title=title, read=0)])
+    verdict = story.judge()
+    assert (verdict.verdict, verdict.kind, verdict.culprit.title) == ("hung", "stopped", title)
+    assert "a process of the engine, pid 101" in verdict.reason
+
+
+def test_one_that_only_looks_like_it_is_nobodys_hang() -> None:
+    story = Story(profile=load_profile("vllm"))
+    for second in range(0, 16, 3):
+        story.at(second, processes=[process(read=9), process(101, ppid=100, state="T", title="resource_tracker", read=0)])
+    assert story.judge() is None
