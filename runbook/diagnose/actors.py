@@ -6,6 +6,7 @@ before a stand-still is called a hang, every place where an actor could hide mus
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from runbook.diagnose.wait_lexicon import LOCK_FILE
 from runbook.model.sample import Blind, PipeSample, ProcessSample, Sample, Seen, SocketSample
 
 SPIN_LOOKS = 4
+FROZEN = re.compile(r"refrigerator|freezer")
 DEEP = 3
 """Frames from the innermost on in which a wait for a lock file shows."""
 IDLE_FAULTS_PER_S = 20.0
@@ -81,6 +83,8 @@ def _throttled(view: View) -> Iterator[str]:
     for run in view.once(execution).runs:
         if "T" in run.states and not run.frozen:
             yield f"{name(view, run.process)} is stopped and let go on in turn"
+        elif any(FROZEN.search(channel) for channel in (run.wchan, *run.others)):
+            yield f"{name(view, run.process)} is frozen by its control group, and may be let go on"
 
 
 def _sleepers(view: View) -> Iterator[str]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from runbook.diagnose.actors import sockets
 from runbook.diagnose.child_progress import is_downloader
+from runbook.diagnose.execution import Run
 from runbook.diagnose.family import name
+from runbook.diagnose.motion import readings
 from runbook.diagnose.standstill import Proof, excused, proven, standstill, verdict
 from runbook.diagnose.turning import standing
 from runbook.diagnose.view import View
@@ -19,10 +23,12 @@ FLAT_S = 120.0
 
 
 def io_blocked(view: View) -> Diagnosis | None:
-    """hung/io_blocked: when the stall budget is spent, nothing executed, and a main thread stands in the kernel's I/O, state D, with the
-    same wait channel at every look and no byte moving; or when a downloader whose bar stands brings no byte for two minutes or longer.
+    """hung/io_blocked: when the stall budget is spent, nothing executed, a main thread stands in the kernel's I/O, state D, with the same
+    wait channel at every look and no byte moving, and the kernel itself says that this task is blocked or that a server or a disk does not
+    answer; or when a downloader whose bar stands brings no byte for two minutes or longer.
 
-    its live twins: a slow disk, whose reader is in state D most of the time while bytes come; swapping; a slow download.
+    its live twins: a slow disk, whose reader is in state D most of the time while bytes come; a file system of a network or of another
+    process that answers after minutes; swapping; a slow download.
     """
     flat = _flat_download(view)
     if flat is not None:
@@ -32,6 +38,8 @@ def io_blocked(view: View) -> Diagnosis | None:
     if confidence is None or not view.once(standstill).has("execution"):
         return None
     run, place = stuck[0]
+    if not _kernel_says(view, run):
+        return None
     return verdict(
         view,
         "io_blocked",
@@ -42,6 +50,13 @@ def io_blocked(view: View) -> Diagnosis | None:
         confidence=confidence,
         next_looks=("see whether that file system answers: `timeout 5 ls PATH`", "and what the kernel says: `dmesg | tail`"),
     )
+
+
+def _kernel_says(view: View, run: Run) -> bool:
+    looks = list(readings(view.samples, "kernel"))
+    lines = looks[-1][1] if looks else ()
+    task = re.compile(rf"task \S+:{run.process.pid} blocked for more than|not responding|I/O error")
+    return any(task.search(line) for line in lines)
 
 
 def _flat_download(view: View) -> Diagnosis | None:

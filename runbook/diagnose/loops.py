@@ -1,4 +1,4 @@
-"""What source says of stacks: what a thread's loop does, which locks it waits for and holds, whether an alarm may end its process."""
+"""What source says of stacks: what a thread's loop does, which locks it waits for and holds."""
 
 from __future__ import annotations
 
@@ -50,10 +50,6 @@ def closed(view: View) -> frozenset[Tid]:
 
 
 def alarm_of(view: View, pid: int) -> bool | None:
-    """Whether a timer of its own may end it; None when that is not known. Where the host does not show it, the source of a process that
-    was only forked does, if all of what its main thread is in was read."""
+    """Whether a timer of its own may end it; None when that is not known. Source does not tell: any module may set one."""
     waits = waits_of(view, pid)
-    if waits is None or waits.alarm is not None or not waits.forked:
-        return waits.alarm if waits is not None else None
-    told = {stack.alarms for stack in view.once(stacks_of).get((pid, pid), [])}
-    return False if told == {False} else None
+    return waits.alarm if waits is not None else None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from runbook.diagnose.actors import pipes
-from runbook.diagnose.calls import Tid, at_calls, woken_by_signals
+from runbook.diagnose.calls import Tid, at_calls
 from runbook.diagnose.execution import APART_S, WORKS, Run, execution, peer_execution
 from runbook.diagnose.family import everyone, name
 from runbook.diagnose.knots import may_act, waiting_for_end
@@ -113,11 +113,12 @@ def _stdin_verdict(view: View, process: ProcessSample, run: Run, what: str) -> D
 
 def log_pipe(view: View) -> Diagnosis | None:
     """hung/log_pipe: when a thread is in a write to its stdout or stderr, a pipe that is full, at two looks ≥ 10 s apart, and whoever
-    could read it can never do so again: stopped, at a FIFO that nobody opens, or by its threads' system calls in waits without a limit of
-    time; or is an engine's own launcher, which wakes in a loop over descriptors and leaves this one full.
+    could read it can never do so again: stopped, or by its threads' system calls in waits without a limit of time; or is an engine's own
+    launcher, which wakes in a loop over descriptors and leaves this one full.
 
     its live twins: a reader that is slow but reads on, whether it sleeps, polls, or joins a thread that does; one that hands on what it
-    has read to another host, or lets its writers wait while it does; a full pipe of a process whose other threads work, or read it.
+    has read to another host or into a FIFO, or lets its writers wait while it does; a full pipe of a process whose other threads work, or
+    read it.
     """
     if view.once(stall).wall_s < APART_S or not at_rest(view):
         return None
@@ -142,15 +143,9 @@ def _is_full(pipe: PipeSample) -> bool:
 def _reader_stands(view: View, process: ProcessSample, pipe: PipeSample) -> bool:
     """Nobody will ever empty it, as far as is seen. One that waits for a time, for a disk or for another host may read on after that."""
     writing = {(process.pid, one.tid) for one in process.threads if wchan_kind(one.wchan) == "pipe_write"} & view.once(at_calls).keys()
-    given = waiting_for_end(view, process.pid) | _stopped(view) | _at_fifos(view) | writing
+    given = waiting_for_end(view, process.pid) | _stopped(view) | writing
     readers = [pid for pid in pipe.peers if not _passes_by(view, process, pid)]
     return bool(pipe.peers) and not may_act(view, readers, given)
-
-
-def _at_fifos(view: View) -> frozenset[Tid]:
-    """Processes of one thread that wait for somebody to open the other end of a FIFO."""
-    at = [run.process for run in _runs(view) if run.frozen and wchan_kind(run.wchan) == "fifo" and len(run.process.threads) == 1]
-    return frozenset((one.pid, one.pid) for one in at if one.pid not in woken_by_signals(view))
 
 
 def _passes_by(view: View, process: ProcessSample, pid: int) -> bool:

@@ -17,14 +17,16 @@ from runbook.diagnose.calls import at_calls, woken_by_signals
 from runbook.diagnose.child_deaths import COMM, says_it_waits, zombies
 from runbook.diagnose.execution import APART_S, Run, execution
 from runbook.diagnose.family import accused, everyone, is_helper, name, rank_mains, ranks, ranks_elsewhere
+from runbook.diagnose.knots import knot
+from runbook.diagnose.loops import closed
 from runbook.diagnose.motion import Key, readings, rows
-from runbook.diagnose.places import NOWHERE, Place, normalised, places, python_threads
+from runbook.diagnose.places import NOWHERE, Place, normalised, places, python_threads, wchan_kind
 from runbook.diagnose.stall import stall
 from runbook.diagnose.standstill import Proof, at_rest, proven, standstill, verdict
 from runbook.diagnose.turning import standing
 from runbook.diagnose.view import View
 from runbook.diagnose.wait_lexicon import BLOCKED
-from runbook.model.sample import CollectiveSample, ProcessSample, Seen
+from runbook.model.sample import CallSample, CollectiveSample, ProcessSample, Seen
 from runbook.model.units import format_duration
 from runbook.model.verdict import Culprit, Diagnosis, Evidence
 
@@ -170,11 +172,31 @@ def rank_missing(view: View) -> Diagnosis | None:
 
 
 def _starter_waits(view: View) -> bool:
+    if not _starters_alone(view):
+        return False
     if looked_after_only(view) or says_it_waits(view, view.once(stall).since):
         return True
     table, here = view.once(places), {process.pid for process in view.once(ranks).values()}
     others = [run for run in view.once(execution).runs if run.process.pid not in here and run.process.rank is None]
     return all(run.frozen and table.get(run.key, NOWHERE).kind in BLOCKED for run in others)
+
+
+def _starters_alone(view: View) -> bool:
+    """Whether no thread of Python beside the main one of a process that is no rank may start another: none is there, or can never go on."""
+    here = {process.pid for process in view.once(ranks).values()}
+    calls, stuck = view.once(at_calls), view.once(knot) | view.once(closed)
+    for run in view.once(execution).runs:
+        pid, alone = run.process.pid, len(run.process.threads) == 1
+        if pid in here or run.process.rank is not None or alone or is_helper(run, view.once(places).get(run.key, NOWHERE)):
+            continue
+        known = python_threads(view, pid)
+        for tid in known - {pid}:
+            call = calls.get((pid, tid))
+            if (pid, tid) not in stuck and (call is None or not call.private or call.timed):
+                return False
+        if not known:
+            return False
+    return True
 
 
 def _unnamed(view: View, here: Mapping[int, ProcessSample]) -> bool:
@@ -308,7 +330,14 @@ def outsiders_stand(view: View) -> bool:
         threads = python_threads(view, process.pid) - {process.pid}
         if call is None or not call.private or call.timed or threads or process.pid in awake or not place.blocked:
             return False
+        if not all(_carries(calls.get((process.pid, one.tid)), one.wchan) for one in process.threads if one.tid != process.pid):
+            return False
     return True
+
+
+def _carries(call: CallSample | None, channel: str) -> bool:
+    """Whether a thread only reacts: to its own process, or in a loop over descriptors, as those of the collectives' library."""
+    return wchan_kind(channel) == "loop" or (call is not None and call.private and not call.timed)
 
 
 def looked_after_only(view: View) -> bool:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from runbook.diagnose.actors import actors, gpus_busy, tree
-from runbook.diagnose.calls import READS, Tid, at_calls, waits_of
+from runbook.diagnose.calls import READS, Tid, at_calls, waits_of, woken_by_signals
 from runbook.diagnose.circles import may_be_ended, nobody_acts
 from runbook.diagnose.execution import APART_S, WORKS, Run
 from runbook.diagnose.family import accused, name
 from runbook.diagnose.knots import may_act
 from runbook.diagnose.loops import CLOSED, LOOKS, NATIVE, loop_of
-from runbook.diagnose.places import NOWHERE, places
+from runbook.diagnose.places import NOWHERE, places, wchan_kind
 from runbook.diagnose.stall import stall
 from runbook.diagnose.standstill import Proof, excused, proven, standstill, tokens_stand, verdict
 from runbook.diagnose.view import View
@@ -59,7 +60,7 @@ def spin_doubt(view: View, run: Run) -> str:
         return f"the code in which pid {pid} spins is native and cannot be read: it may look at the time, or compute"
     if loop_of(view, pid, pid) not in (LOOKS, CLOSED):
         return f"what the loop of pid {pid} looks at, its source does not tell"
-    if not nobody_acts(view, {pid}, frozenset({(pid, pid)})):
+    if pid in woken_by_signals(view) or not nobody_acts(view, {pid}, frozenset({(pid, pid)})):
         return f"another thread of pid {pid}, or a signal, may set what it looks at"
     if may_be_ended(view, {pid}):
         return f"a timer of its own may end pid {pid}"
@@ -81,8 +82,9 @@ def all_in_collective(view: View) -> bool:
 
 def livelock(view: View) -> Diagnosis | None:
     """hung/livelock: when the stall budget is spent, the log goes on without news, in changing words, a counter that should move stands, as
-    a bar, or tokens do whatever the log says, the sources of progress were read and show nothing, and nobody works; and by their source all
-    its threads only go round for ever, where tokens do not say it: they compute, sleep and log, and look at nothing outside.
+    a bar, or tokens do whatever the log says and no thread sleeps, the sources of progress were read and show nothing, and nobody works;
+    and by their source all its threads only go round for ever, where tokens do not say it: they compute, sleep and log, look at nothing
+    outside, and whoever waits for them hears nothing of that.
 
     its live twins: a loader that prints heartbeats while a child or a thread works, a log whose counter goes towards its total, one that
     polls for what others do and says each time how far those are, or for a file that another job will write.
@@ -96,6 +98,8 @@ def livelock(view: View) -> Diagnosis | None:
     repeats = [repeat for repeat in view.log.repeats if repeat.t > clock.since]
     stand = view.once(standstill)
     if not counter or len(repeats) < REPEATS or any(run.frozen or run.demand >= WORKS for run in runs):
+        return None
+    if view.once(tokens_stand) and _sleeps(view, runs):
         return None
     if not view.once(tokens_stand) and (len({one.template for one in repeats}) < REPEATS or not goes_round(view)):
         return None
@@ -115,6 +119,13 @@ def livelock(view: View) -> Diagnosis | None:
         confidence="strong" if clock.over(2.0) else "likely",
         next_looks=("see what its loop waits for: its stacks, twice",),
     )
+
+
+def _sleeps(view: View, runs: Sequence[Run]) -> bool:
+    """Whether a thread has executed nothing in a wait with a limit of time, after which it may bring the tokens."""
+    ours = {process.pid for process in tree(view)}
+    timed = any(call.timed for (pid, _), call in view.once(at_calls).items() if pid in ours)
+    return timed or any(wchan_kind(one) == "timer" for run in runs for one in (*run.others, *([run.wchan] if run.frozen else ())))
 
 
 def goes_round(view: View) -> bool:

@@ -92,13 +92,28 @@ class Stage:
 def chatter(stage: Stage, every_s: float | None = None) -> None:
     """A metrics thread: it logs numbers that change and burns a little CPU, whatever the rest of the process does."""
     every = every_s or stage.spread(0.4, 2.5)
-    text = stage.pick("metrics: queue={} usage={:.3f}", "[stats] running {} kv {:.2%}", "gauge pending={} load={:.4f}")
+    form = stage.pick("metrics: queue={} usage={:.3f}", "[stats] running {} kv {:.2%}", "gauge pending={} load={:.4f}")
     rng = random.Random(stage.seed + 1)
 
     def run() -> None:
         while True:
             sum(i * i for i in range(20_000))
-            stage.say(text.format(rng.randrange(64), rng.random()))
+            stage.say(form.format(rng.randrange(64), rng.random()))
+            time.sleep(every)
+
+    stage.thread(run)
+
+
+def heartbeats(stage: Stage) -> None:
+    """A thread that says for ever that it waits."""
+    form = stage.pick(
+        "still waiting for worker ({:.0f}s)", "heartbeat: alive, uptime {:.1f}", "Waiting for 1 core engine proc to start: {:.0f}"
+    )
+    every, begin = stage.spread(1, 6), time.monotonic()
+
+    def run() -> None:
+        while True:
+            stage.say(form.format(time.monotonic() - begin))
             time.sleep(every)
 
     stage.thread(run)
@@ -178,8 +193,6 @@ def log_pipe(stage: Stage, copy: Path | None = None) -> None:
     copy: the file that the reader appends to; without it what we had as stderr gets the lines.
     """
     enough = stage.rng.randrange(2_000, 20_000)
-    ready = stage.folder / "reader-waits"
-    os.mkfifo(ready)
     target = os.open(copy, os.O_WRONLY | os.O_APPEND | os.O_CREAT) if copy else os.dup(2)
     inlet, outlet = os.pipe()
     reader = os.fork()
@@ -190,8 +203,7 @@ def log_pipe(stage: Stage, copy: Path | None = None) -> None:
         while read < enough:
             data = os.read(inlet, 512)
             read += os.write(target, data)
-        os.open(ready, os.O_RDONLY)  # nobody writes there
-        os._exit(1)
+        threading.Event().wait()  # nobody sets it
     for fd in (1, 2):
         os.dup2(outlet, fd)
     os.close(inlet)

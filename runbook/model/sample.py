@@ -159,8 +159,7 @@ class StackSample(msgspec.Struct, frozen=True, kw_only=True):
     By the source of its lines, where that says so for certain: `wants`, the lock that it waits for, `holds`, those that it holds, under
     names that mean the same lock in all threads of the process; `loop`, what goes round at its line: closed (for ever, and only computes,
     sleeps and logs), looks (until a value in memory changes), open (anything else), none, or empty where the source was not read; of a main
-    thread `alarms`, whether a file on its stack speaks of timers that send a signal, null where one was not read, and `interrupts`, whether
-    it goes on after SIGINT: a frame catches that, or a file sets a handler for it.
+    thread `interrupts`, whether it goes on after SIGINT: a frame catches that, or a file sets a handler for it.
     """
 
     pid: int
@@ -175,7 +174,6 @@ class StackSample(msgspec.Struct, frozen=True, kw_only=True):
     wants: str = ""
     holds: tuple[str, ...] = ()
     loop: str = ""
-    alarms: bool | None = None
     interrupts: bool = False
 
 
@@ -211,8 +209,7 @@ class SharedSample(msgspec.Struct, frozen=True, kw_only=True):
 class WaitSample(msgspec.Struct, frozen=True, kw_only=True):
     """The waits of one process's threads, all of them. `caught`: signals for which it has a handler, null when that was not read.
 
-    `alarm`: whether a timer of its own may send it a signal, null where that cannot be seen. `forked`: it runs on what its parent ran, so
-    only that code can have set one. `shared`: null where it was not read.
+    `alarm`: whether a timer of its own may send it a signal, null where that cannot be seen. `shared`: null where it was not read.
     """
 
     pid: int
@@ -220,7 +217,6 @@ class WaitSample(msgspec.Struct, frozen=True, kw_only=True):
     caught: tuple[int, ...] | None
     threads: tuple[CallSample, ...]
     alarm: bool | None = None
-    forked: bool = False
     shared: tuple[SharedSample, ...] | None = None
 
 

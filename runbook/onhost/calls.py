@@ -72,7 +72,7 @@ class Reading:
             for call in calls:
                 if "names" in call:
                     call.update(_peers(call.pop("names"), ends, holders, searched, complete))
-            more = {"alarm": wait_limits.alarm_of(stat.pid, quiet), "forked": procs.is_forked(stat), "shared": shared.get(stat.pid)}
+            more = {"alarm": wait_limits.alarm_of(stat.pid, quiet), "shared": shared.get(stat.pid)}
             rows.append(dict({"pid": stat.pid, "start": stat.start, "caught": caught(stat.pid), "threads": calls}, **more))
         return seen(rows) if rows else self._problem or absent("no process of it lives")
 
@@ -82,13 +82,21 @@ def _calls(pid: int) -> List[Row]:
     tids = sorted(map(int, os.listdir(folder)))
     if len(tids) > MOST_THREADS:
         raise OSError(errno.E2BIG, "it has more than %d threads" % MOST_THREADS)
-    rows = []
+    rows: List[Row] = []
+    if _has_ring(pid):
+        doubt = "pid %d lets the kernel read and write for it (io_uring)" % pid
+        return [{"tid": tid, "call": "", "timed": True, "doubt": doubt} for tid in tids]
     for tid in tids:
         try:
             rows.append(dict(parse(read_file("%s/%d/syscall" % (folder, tid), 256), pid), tid=tid))
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended
     return rows
+
+
+def _has_ring(pid: int) -> bool:
+    folder = "/proc/%d/fd" % pid
+    return any((procs.read_link("%s/%s" % (folder, fd)) or "").startswith("anon_inode:[io_uring]") for fd in os.listdir(folder))
 
 
 def parse(raw: bytes, pid: int) -> Row:

@@ -295,12 +295,6 @@ def code_since(pid: int) -> float:
     return time.time() - oldest
 
 
-def is_forked(stat: Stat) -> bool:
-    """Whether it runs what its parent ran when it was forked, or was started by Python's multiprocessing: no other program came between."""
-    top = stack_top(stat.pid)
-    return (top not in (b"", b"0") and top == stack_top(stat.ppid)) or "--multiprocessing-fork" in split_cmdline(cmdline(stat.pid))
-
-
 def stack_top(pid: int) -> bytes:
     """Where its stack begins: by chance at each exec, and the same in whatever is forked from it. 0 where it is not ours to read."""
     raw = read_bytes("/proc/%d/stat" % pid, 4096) or b""

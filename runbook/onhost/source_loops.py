@@ -17,9 +17,11 @@ from .source_locks import Spot
 from .source_tree import FUNCTIONS, LOOPS, Source, chain, inside
 
 _BUILTINS = frozenset(
-    "abs all any bool dict divmod enumerate filter float format frozenset hash id int isinstance len list map max min print range repr"
-    " reversed round set sorted str sum tuple zip".split()
+    "abs all any bool dict divmod enumerate float format frozenset hash id int isinstance len list max min print range repr reversed round"
+    " set sorted str sum tuple zip".split()
 )
+_TAKES = frozenset("all any dict enumerate frozenset list max min reversed set sorted sum tuple zip".split())
+"""Builtins that take one after the other from what they are given."""
 _LOGS = frozenset("debug info warning error exception critical log".split())
 _TEXTS = frozenset("join strip split encode format".split())
 _TIMES = frozenset("time.sleep time.time time.monotonic time.perf_counter time.strftime time.localtime time.gmtime".split())
@@ -70,7 +72,7 @@ def _harmless(node: Any, source: Source, deep: int) -> bool:
     """Whether it changes nothing that another thread or process could wait for, and does so for ever."""
     counts = _counted(node)
     for one in inside(node):
-        if isinstance(one, _ACTS) or _may_fail(one):
+        if isinstance(one, _ACTS) or _may_fail(one) or not all(_is_at_hand(each, source) for each in _taken_from(one)):
             return False
         if isinstance(one, (ast.Attribute, ast.Subscript)) and not isinstance(one.ctx, ast.Load):
             return False
@@ -92,6 +94,23 @@ def _may_fail(one: Any) -> bool:
         return False
     text = isinstance(one.left, ast.JoinedStr) or (isinstance(one.left, ast.Constant) and isinstance(one.left.value, str))
     return not text and not (isinstance(one.right, ast.Constant) and bool(one.right.value))
+
+
+def _taken_from(one: Any) -> List[Any]:
+    """What is gone through."""
+    if isinstance(one, (ast.For, ast.comprehension)):
+        return [one.iter]
+    takes = isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id in _TAKES
+    return list(one.args) if takes else []
+
+
+def _is_at_hand(node: Any, source: Source) -> bool:
+    """Whether all of it is there: the next one of anything else may come from afar, or bring something about."""
+    if isinstance(node, (ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)):
+        return True  # what it goes through is judged by itself
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _TAKES | {"range", "len", "int"}:
+        return True  # as are its arguments
+    return source_names.of(source).kind(node) == "plain"
 
 
 def _counted(node: Any) -> Set[str]:

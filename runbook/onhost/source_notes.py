@@ -29,7 +29,7 @@ class _Files:
 
 def add(pid: int, rows: List[Row], again: Callable[[], Any]) -> List[Row]:
     """Rows of all threads of a process, as `py_spy.threads` gives them, with `wants`, `holds` and `loop` in place of `spots`, and of
-    the main thread `alarms` and `interrupts`.
+    the main thread `interrupts`.
 
     again: the rows once more, with the addresses of the local objects; asked only where a lock cannot be named without.
     """
@@ -45,16 +45,10 @@ def add(pid: int, rows: List[Row], again: Callable[[], Any]) -> List[Row]:
         spots = files.spots(row)
         more = {"wants": found[at].wants, "holds": list(found[at].holds), "loop": source_loops.read(spots)}
         if row["main"]:
-            more.update(alarms=_alarms(spots), interrupts=source_signals.goes_on(spots))
+            more["interrupts"] = source_signals.goes_on(spots)
         noted.append(dict(row, **more))
         del noted[-1]["spots"]
     return noted
-
-
-def _alarms(spots: List[Spot]) -> Optional[bool]:
-    """Whether a file on its stack speaks of alarms; None where one of them was not read."""
-    files = [spot.source for spot in spots]
-    return any(one.alarms for one in files if one is not None) or (None if None in files or not files else False)
 
 
 def _same(row: Row, other: Any) -> bool:

@@ -5,7 +5,6 @@ Functions are found by line alone, since what a stack calls them is not always w
 
 import ast
 import os
-import re
 import threading
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
@@ -15,18 +14,16 @@ from .rights import read_file
 MOST_BYTES = 512 << 10
 MOST_KEPT = 64
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_ALARMS = re.compile(rb"alarm|itimer|timer_create|timeout_decorator", re.IGNORECASE)
 LOOPS = (ast.While, ast.For, ast.AsyncFor)
 _lock = threading.Lock()
 _kept: "Dict[Tuple[str, int, int, int], Optional[Source]]" = {}
 
 
 class Source:
-    """One file: its functions, and what each line stands in. `alarms`: it speaks of timers that send a signal; `names`: source_names."""
+    """One file: its functions, and what each line stands in. `names`: source_names."""
 
-    def __init__(self, path: str, tree: ast.Module, raw: bytes) -> None:
+    def __init__(self, path: str, tree: ast.Module) -> None:
         self.path, self.tree = path, tree
-        self.alarms = _ALARMS.search(raw) is not None
         self.parents: Dict[ast.AST, ast.AST] = {child: one for one in ast.walk(tree) for child in ast.iter_child_nodes(one)}
         self.functions = [one for one in self.parents if isinstance(one, FUNCTIONS)]
         self.names: Any = None
@@ -132,6 +129,6 @@ def _read(pid: int, path: str) -> Optional[Source]:
 
 def _parsed(path: str, raw: bytes) -> Optional[Source]:
     try:
-        return Source(path, ast.parse(raw), raw)
+        return Source(path, ast.parse(raw))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None  # of another Python than ours

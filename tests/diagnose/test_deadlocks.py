@@ -360,18 +360,6 @@ def test_a_parent_whose_threads_beat_is_hung_with_the_child_that_it_waits_for() 
         assert state(scene(lambda second: tell(second, alarm=alarm), seconds=200), final=True).verdict == "undecided"  # noqa: B023
 
 
-@pytest.mark.parametrize(("forked", "speaks", "word"), [(True, False, "hung"), (True, True, "undecided"), (True, None, "undecided"),
-                                                         (False, False, "undecided")])  # fmt: skip
-def test_where_alarms_cannot_be_seen_the_source_of_what_was_only_forked_tells(forked: bool, speaks: bool | None, word: str) -> None:
-    def tell(second: float):
-        waits = calls_at(second, waiting(100, CallSample(tid=100, call="child", child=101)), waiting(101, alarm=None, forked=forked))
-        at = msgspec.structs.replace(stack(101, "take (app.py:3)"), alarms=speaks)
-        return {"processes": [proc(wchan=WAIT4), proc(101, ppid=100)], **waits, **stacks_at(second, at)}
-
-    verdict = state(scene(tell, seconds=60), final=True)
-    assert verdict.verdict == word and (word == "hung" or "a timer of its own may end pid 101" in verdict.reason)
-
-
 def test_a_child_that_can_go_on_excuses_the_parent_that_waits_for_it() -> None:
     def tell(second: float):
         waits = calls_at(second, waiting(100, CallSample(tid=100, call="child")), waiting(101, futex(101, timed=True)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from runbook.model.sample import FolderSample, PressureSample, Seen
 from tests.diagnose.scenes import RECV, connection, proc, scene, stack, stacks_at, stands
 
@@ -12,13 +14,22 @@ def state(story, **question):
     return story.judge(about="state", **question)
 
 
-def test_a_file_system_that_does_not_answer_is_io_blocked() -> None:
-    verdict = state(scene(stands(proc(wchan=NFS, state="D")), seconds=62))
+SAYS = Seen(("nfs: server store not responding, still trying",))
+
+
+def test_a_file_system_that_does_not_answer_by_the_kernels_word_is_io_blocked() -> None:
+    verdict = state(scene(stands(proc(wchan=NFS, state="D"), kernel=SAYS), seconds=62))
     assert (verdict.verdict, verdict.kind, verdict.rule) == ("hung", "io_blocked", "io_blocked")
 
 
+@pytest.mark.parametrize("says", [(), ("INFO: task cat:999 blocked for more than 120 seconds.",)])
+def test_without_that_word_it_may_answer_after_minutes(says: tuple[str, ...]) -> None:
+    tell = stands(proc(wchan=NFS, state="D"), kernel=Seen(says))
+    assert state(scene(tell, seconds=300), final=True).verdict == "undecided"
+
+
 def test_disks_under_pressure_get_twice_the_budget() -> None:
-    tell = stands(proc(wchan=NFS, state="D"), pressure=Seen(PressureSample(cpu=0.0, io=99.0, memory=0.0)))
+    tell = stands(proc(wchan=NFS, state="D"), pressure=Seen(PressureSample(cpu=0.0, io=99.0, memory=0.0)), kernel=SAYS)
     assert state(scene(tell, seconds=56)) is None
     assert state(scene(tell, seconds=66)).kind == "io_blocked"
 

@@ -12,7 +12,7 @@ from runbook.onhost.source_tree import Source
 
 def source(text):
     raw = textwrap.dedent(text)
-    return Source("/app.py", ast.parse(raw), raw.encode())
+    return Source("/app.py", ast.parse(raw))
 
 
 def lines(text, *marks):
@@ -201,6 +201,8 @@ def test_what_a_loop_does_by_its_source(body, kind):
         "n += 1; print(make(n))",
         "n += 1; len(range(n)) == 9 and print('x')",
         "text = card.text; print(text.format(1))",
+        "total = sum(feed)",
+        "[print(one) for one in feed]",
     ],
 )
 def test_what_bears_the_name_of_a_log_or_may_fail_one_day_does_more_than_tell(line):
@@ -230,7 +232,7 @@ def test_objects_are_asked_for_only_where_a_name_needs_them(tmp_path, monkeypatc
     row = {"tid": 1, "thread": "", "main": True, "frames": ["forth (app.py:6)"], "spots": [("/app.py", *lines(OBJECTS, "at"), None)]}
     again = dict(row, spots=[("/app.py", *lines(OBJECTS, "at"), {"self": 16})])
     (noted,) = source_notes.add(1, [row], lambda: [again])
-    assert (noted["wants"], noted["holds"], noted["alarms"]) == ("second of 0x10", ["first of 0x10"], False)
+    assert (noted["wants"], noted["holds"], noted["interrupts"]) == ("second of 0x10", ["first of 0x10"], False)
     assert "spots" not in noted
     (noted,) = source_notes.add(1, [row], lambda: "py-spy exited 1")
     assert (noted["wants"], noted["holds"]) == ("", [])

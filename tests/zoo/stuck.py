@@ -16,7 +16,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from runbook.lab import faults
-from runbook.lab.faults import Stage, chatter
+from runbook.lab.faults import Stage, chatter, heartbeats
 from tests.zoo.scenario import hung
 
 WAITING = ("deadlock", "blocked_peer")
@@ -54,21 +54,6 @@ def fork_lock(stage: Stage) -> None:
             os._exit(0)
     heartbeats(stage)
     os.waitpid(child, 0)
-
-
-def heartbeats(stage: Stage) -> None:
-    """A thread that says for ever that it waits."""
-    text = stage.pick(
-        "still waiting for worker ({:.0f}s)", "heartbeat: alive, uptime {:.1f}", "Waiting for 1 core engine proc to start: {:.0f}"
-    )
-    every, begin = stage.spread(1, 6), time.monotonic()
-
-    def run() -> None:
-        while True:
-            stage.say(text.format(time.monotonic() - begin))
-            time.sleep(every)
-
-    stage.thread(run)
 
 
 @hung(*WAITING)
