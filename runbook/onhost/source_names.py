@@ -23,7 +23,9 @@ class Names:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._classes = {one.name for one in source.parents if isinstance(one, ast.ClassDef)}
+        classes = [one for one in source.parents if isinstance(one, ast.ClassDef)]
+        self._classes = {one.name for one in classes}
+        self._listens = any(chain(base).endswith(("Handler", "Filter", "Formatter")) for one in classes for base in one.bases)
         self._kinds: Dict[str, Set[str]] = {}
         for name, kind in self._bindings():
             self._kinds.setdefault(name, set()).add(kind)
@@ -44,7 +46,8 @@ class Names:
 
     def _only(self, name: str) -> str:
         kinds = self._kinds.get(name, set())
-        return next(iter(kinds)) if len(kinds) == 1 else ""
+        only = next(iter(kinds)) if len(kinds) == 1 else ""
+        return "" if only == "logger" and self._listens else only  # a handler of its own may do anything with a line
 
     def _bindings(self) -> Iterator[Tuple[str, str]]:
         told: Set[int] = set()

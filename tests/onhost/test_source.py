@@ -223,6 +223,12 @@ def test_functions_of_the_same_file_are_read_as_well():
     assert loop(body, more="def say():\n    gate.release()\n\ndef report():\n    say()\n") == "open"
 
 
+def test_a_logger_whose_lines_a_handler_of_the_file_takes_may_do_anything():
+    body = "while True:\n    log.info('alive')\n    time.sleep(2)  # at"
+    assert loop(body) == "closed"
+    assert loop(body, more="class Sink(logging.Handler):\n    def emit(self, record):\n        gate.set()\n") == "open"
+
+
 def test_a_variable_of_somebody_else_makes_a_loop_an_actor():
     assert loop("while True:\n    done = True\n    time.sleep(1)  # at", before="global done") == "open"
 
