@@ -1,7 +1,7 @@
 """Puts the verdicts of real starts into the documentation: python -m tests.real.verdicts
 
 Read from the recordings that the tests left in $REAL_DIR: each start with how its waits ended (no wait on a server that lives may be
-called hung), and each look at a server of which a process was stopped.
+called hung).
 """
 
 from __future__ import annotations
@@ -25,14 +25,6 @@ def start_row(folder: Path) -> tuple[str, ...]:
     return folder.name, f"{up:.0f} s", ", ".join(wait.verdict for wait in waits), str(hung), ", ".join(suspected) or "nothing"
 
 
-def look_row(folder: Path) -> tuple[str, ...]:
-    """What `diagnose` said of a server of which a process was stopped."""
-    end = [event for event in load_events(folder) if isinstance(event, StepEnded)][-1]
-    culprit = end.diagnosis.culprit if end.diagnosis else None
-    verdict = f"{end.verdict}/{end.kind}" if end.kind else str(end.verdict)
-    return folder.parent.name, folder.name.replace("_", " "), verdict, f"`{culprit.title}`" if culprit else "nobody", f"{end.seconds:.0f} s"
-
-
 def table(heads: str, rows: list[tuple[str, ...]]) -> str:
     """As Markdown."""
     lines = [heads, "|---" * (heads.count("|") - 1) + "|"]
@@ -40,13 +32,11 @@ def table(heads: str, rows: list[tuple[str, ...]]) -> str:
 
 
 def main() -> int:
-    """Write both tables; 1 when a wait on a living server ended as hung."""
+    """Write the table; 1 when a wait on a living server ended as hung."""
     starts = [start_row(folder) for folder in sorted((real_dir() / "stories").iterdir()) if (folder / "events.jsonl").exists()]
-    looks = [look_row(folder) for folder in sorted((real_dir() / "faults").glob("*/*")) if (folder / "events.jsonl").exists()]
     first = table("| start | until it was up, or dead | waits ended | hung | suspected meanwhile |", starts)
-    second = table("| engine | what was done | verdict | naming | after |", looks)
-    pages.replace("<!-- made by: python -m tests.real.verdicts -->", f"{first}\n\n{second}")
-    sys.stdout.write(f"{first}\n\n{second}\n")
+    pages.replace("<!-- made by: python -m tests.real.verdicts -->", first)
+    sys.stdout.write(f"{first}\n")
     return 1 if any(row[3] != "0" for row in starts) else 0
 
 

@@ -1,11 +1,9 @@
-"""Hurting a real engine from outside: its processes by name, a signal, and the look that `runbook diagnose` takes meanwhile."""
+"""A real engine seen from outside: its processes by name, and what `runbook diagnose` says of it."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
-import signal
 import socket
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,35 +11,19 @@ from typing import Any, NamedTuple
 from runbook.lab import processes
 from tests.e2e.cli import runbook
 from tests.real.engines import Engine
-from tests.real.place import real_dir
-
-LOOK = "90s"
 
 
 class Stage:
-    """What may be hurt: the processes of one start on a lab."""
+    """The processes of one start on a lab."""
 
     def __init__(self, state: Path, engine: Engine, port: int) -> None:
         self.state, self.engine, self.port = state, engine, port
-        self.hurt: list[processes.Process] = []
 
     def find(self, victim: str) -> processes.Process | None:
         """The engine's process of that name."""
         daemon = json.loads((self.state / "runbook" / "lab" / "lab.json").read_text())
         below = processes.below(processes.Process(daemon["pid"], daemon["start"]))
         return next((one for one in below if re.search(self.engine.workers[victim], one.title)), None)
-
-    def stop(self, victim: str) -> None:
-        """SIGSTOP, until `undo`."""
-        process = self.find(victim)
-        assert process is not None, f"no {victim}"
-        self.hurt.append(process)
-        processes.send(process, signal.SIGSTOP)
-
-    def undo(self) -> None:
-        """What was stopped goes on."""
-        while self.hurt:
-            processes.send(self.hurt.pop(), signal.SIGCONT)
 
 
 class Looked(NamedTuple):
@@ -58,17 +40,6 @@ def diagnose(stage: Stage, *flags: Any) -> Looked:
     told = json.loads(out) if out.strip().startswith("{") else {"verdict": "no answer"}
     verdict = f"{told['verdict']}/{told['kind']}" if told.get("kind") else told["verdict"]
     return Looked(verdict, (told.get("culprit") or {}).get("title") or "", told.get("reason") or "")
-
-
-def look_stopped(stage: Stage, victim: str) -> Looked:
-    """Stop it, ask, and let it go on. The recording is $REAL_DIR/faults/ENGINE/VICTIM_stopped."""
-    folder = real_dir() / "faults" / stage.engine.profile / f"{victim}_stopped"
-    shutil.rmtree(folder, ignore_errors=True)
-    stage.stop(victim)
-    try:
-        return diagnose(stage, "--for", LOOK, "--out", folder)
-    finally:
-        stage.undo()
 
 
 def free_port() -> int:
