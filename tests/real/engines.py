@@ -27,27 +27,6 @@ class Engine(NamedTuple):
     workers: dict[str, str]
 
 
-def sglang(port: int, draft: str = "draft") -> Engine:
-    """As the file of variables has it."""
-    told = yaml.safe_load(SGLANG_VARS.read_text(encoding="utf-8"))
-    words = {
-        "${{ env('REAL_DIR') }}": str(real_dir()),
-        "${{ env('REAL_DRAFT', 'draft') }}": draft,
-        "${{ vars.model }}": told["model"],
-        "${{ vars.algorithm }}": told["algorithm"],
-        "${{ vars.port }}": str(port),
-    }
-
-    def said(text: Any) -> str:
-        for old, new in words.items():
-            text = str(text).replace(old, new)
-        return str(text)
-
-    workers = {"main": r"-m sglang\.launch_server", "scheduler": "^sglang::scheduler", "detokenizer": "^sglang::detokenizer"}
-    env = {name: said(value) for name, value in told["env"].items()}
-    return Engine("sglang", [said(word) for word in told["command"]], env, workers)
-
-
 def vllm(port: int, draft: str | None = "draft_hidden_ids", *flags: str) -> Engine:
     """Its API server. Without `--enforce-eager` among the flags it compiles first."""
     speculative = {"method": "eagle3", "model": str(model(draft)), "num_speculative_tokens": 4} if draft else None
