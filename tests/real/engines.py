@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from tests.real.place import ROOT, model, python, real_dir
+from tests.real.place import ROOT, model, python
 
 SGLANG_VARS = ROOT / "playbooks" / "vars" / "sglang_cpu_tiny.yaml"
 
