@@ -41,6 +41,7 @@ class Reading:
 
     def __init__(self, stats: Iterable[procs.Stat], rights: Rights) -> None:
         self._found: List[Tuple[procs.Stat, List[Row]]] = []
+        self._rings: Set[int] = set()  # whose io_uring may write while all their threads wait
         self._problem: Optional[Row] = None if _NAMES else blind("the system calls of a %s are not known here" % os.uname().machine)
         self.add(stats, rights)
 
@@ -55,6 +56,7 @@ class Reading:
         if problem is None:
             try:
                 self._found.append((stat, careful.read(("syscall", stat.pid), lambda: _calls(stat.pid))))
+                self._rings |= {stat.pid} if _has_ring(stat.pid) else set()
             except (OSError, careful.Stuck) as error:
                 problem = rights.explain(stat, "syscall", error)
         self._problem = self._problem or problem
@@ -72,6 +74,7 @@ class Reading:
             for call in calls:
                 if "names" in call:
                     call.update(_peers(call.pop("names"), ends, holders, searched, complete))
+                    call["peers_known"] = call["peers_known"] and not self._rings.intersection(call["peers"])
             more = {"alarm": wait_limits.alarm_of(stat.pid, quiet), "shared": shared.get(stat.pid)}
             rows.append(dict({"pid": stat.pid, "start": stat.start, "caught": caught(stat.pid), "threads": calls}, **more))
         return seen(rows) if rows else self._problem or absent("no process of it lives")
@@ -83,9 +86,6 @@ def _calls(pid: int) -> List[Row]:
     if len(tids) > MOST_THREADS:
         raise OSError(errno.E2BIG, "it has more than %d threads" % MOST_THREADS)
     rows: List[Row] = []
-    if _has_ring(pid):
-        doubt = "pid %d lets the kernel read and write for it (io_uring)" % pid
-        return [{"tid": tid, "call": "", "timed": True, "doubt": doubt} for tid in tids]
     for tid in tids:
         try:
             rows.append(dict(parse(read_file("%s/%d/syscall" % (folder, tid), 256), pid), tid=tid))

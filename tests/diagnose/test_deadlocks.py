@@ -376,3 +376,36 @@ def test_two_threads_at_one_lock_whose_holder_beats_are_no_circle() -> None:
         return {"processes": [locked(thread(160, SLEEP, switches=int(second)))], **locks_at(second), **one}
 
     assert state(scene(tell, seconds=200), final=True).verdict == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("changed", "waits"),
+    [({"interrupts": True}, {}), ({}, {"alarm": True})],
+    ids=["it goes on after SIGINT", "a timer of its own sends it a signal"],
+)
+def test_what_is_made_to_be_woken_by_a_signal_is_in_no_knot(changed, waits) -> None:
+    def tell(second: float):
+        main = msgspec.structs.replace(stack(100, "wait (threading.py:327)"), **changed)
+        return {"processes": [proc()], **calls_at(second, waiting(100, **waits)), **stacks_at(second, main, first=2.0, again=12.0)}
+
+    assert state(scene(tell, seconds=200), final=True).verdict == "undecided"
+    assert (
+        state(scene(lambda second: {**tell(second), **calls_at(second, waiting(100)), "stacks": Seen(())}, seconds=60)).kind == "deadlock"
+    )
+
+
+def test_a_process_that_its_control_group_has_frozen_may_be_let_go_on() -> None:
+    frozen = [proc(others=(thread(150, "__refrigerator"),)), proc(101, ppid=100)]
+    story = scene(lambda second: {"processes": frozen, **calls_at(second, waiting(100, futex(), futex(150)), waiting(101))}, seconds=200)
+    verdict = state(story, final=True)
+    assert verdict.verdict == "undecided" and "frozen by its control group" in verdict.reason
+
+
+def test_a_poll_of_pipes_whose_writers_stand_is_one_more_wait_of_a_knot() -> None:
+    def tell(second: float, known: bool):
+        poll = CallSample(tid=101, call="poll", peers=(100,), peers_known=known)
+        waits = calls_at(second, waiting(100, CallSample(tid=100, call="child", child=101)), waiting(101, poll))
+        return {"processes": [proc(wchan=WAIT4), proc(101, LOOP, ppid=100)], **waits}
+
+    assert state(scene(lambda second: tell(second, True), seconds=60)).verdict == "hung"
+    assert state(scene(lambda second: tell(second, False), seconds=200), final=True).verdict == "undecided"

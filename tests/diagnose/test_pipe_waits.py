@@ -166,7 +166,17 @@ SLEEPER = thread(151, SLEEP)
         stands(proc(wchan=PIPE_WRITE, pipes=Seen((pipe(1, "write", known=False, fill=65000),)))),
         stands(proc(wchan=PIPE_WRITE, others=(SLEEPER,), pipes=Seen((pipe(1, "write", peers=(100,), fill=65000),)))),
     ],
-    ids=["joins a sleeper", "awaits a timer", "a timed wait", "at a FIFO", "any child", "calls unread", "unseen", "unknown", "its own sleeping thread"],
+    ids=[
+        "joins a sleeper",
+        "awaits a timer",
+        "a timed wait",
+        "at a FIFO",
+        "any child",
+        "calls unread",
+        "unseen",
+        "unknown",
+        "its own sleeping thread",
+    ],
 )
 def test_a_reader_that_may_read_on_is_no_hang(told) -> None:
     verdict = state(scene(told, seconds=150), final=True)

@@ -10,7 +10,7 @@ import pytest
 
 from runbook.diagnose.ranks import rank_desync
 from runbook.model.sample import Blind, CallSample, CollectiveSample, Seen, StackSample
-from tests.diagnose.scenes import FUTEX, LOOP, SLEEP, WAIT4, calls_at, futex, pipe, proc, scene, stack, stacks_at, thread, waiting
+from tests.diagnose.scenes import FUTEX, LOOP, SLEEP, WAIT4, beats, calls_at, futex, pipe, proc, scene, stack, stacks_at, thread, waiting
 
 REDUCE = (
     "all_reduce (torch/distributed/distributed_c10d.py:2501)",
@@ -201,6 +201,18 @@ def test_a_launcher_that_polls_for_what_the_last_rank_needs_may_start_it_yet(log
         return {"processes": [launcher, rank(0), rank(1)], "log": log}
 
     assert state(scene(tell, seconds=100), final=True, ranks=3).verdict == "undecided"
+
+
+@pytest.mark.parametrize(("loop", "kind"), [("closed", "rank_missing"), ("open", None), ("", None)])
+def test_a_thread_of_the_launcher_that_by_its_source_may_do_more_may_start_the_last_rank(loop: str, kind: str | None) -> None:
+    def tell(second: float):
+        launcher = proc(wchan=FUTEX, others=(thread(150, SLEEP, switches=int(second)),))
+        waits = calls_at(second, waiting(100, futex(), CallSample(tid=150)))
+        looks = stacks_at(second, stack(100, "wait (threading.py:327)"), beats(150, loop=loop))
+        return {"processes": [launcher, rank(0), rank(1)], **waits, **looks}
+
+    verdict = state(scene(tell, seconds=40), final=True, ranks=3)
+    assert verdict.kind == kind and (kind is not None or verdict.verdict == "undecided")
 
 
 def test_a_launcher_that_says_that_it_waits_for_its_ranks_does_not() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from runbook.model.sample import CallSample, EngineSample, Seen, SharedSample
+from runbook.model.sample import CallSample, EngineSample, PipeSample, Seen, SharedSample
 from tests.diagnose.scenes import (
     FUTEX,
+    LOOP,
     SLEEP,
     beats,
     calls_at,
@@ -226,3 +227,31 @@ def _motions(story):
 
 def test_a_stand_still_alone_is_no_livelock() -> None:
     assert state(scene(stands(proc(wchan=SLEEP, switches=1)), seconds=200), final=True).verdict == "undecided"
+
+
+def launched(second: float, *, at_stdout: bool = False, known: bool = True, timed: bool = False):
+    """A launcher that polls its rank, which goes round."""
+    told = repeats(second)
+    line = PipeSample(fd=1, end="write", name="pipe:[7]", peers=(50,) if at_stdout else (), peers_known=True)
+    rank = msgspec.structs.replace(told["processes"][0], ppid=50, pipes=Seen((line,)))
+    poll = CallSample(tid=50, call="poll", peers=(100,), peers_known=known, timed=timed)
+    waits = calls_at(second, waiting(50, poll, caught=(2, 3, 15)), waiting(100, CallSample(tid=100)))
+    return {**told, "processes": [proc(50, LOOP), rank], **waits}
+
+
+def test_a_launcher_that_polls_for_what_a_rank_in_a_circle_never_says_does_not_help() -> None:
+    assert state(scene(launched, seconds=140)).kind == "livelock"
+
+
+@pytest.mark.parametrize("more", [{"at_stdout": True}, {"known": False}, {"timed": True}], ids=["reads its lines", "who else", "a limit"])
+def test_a_launcher_that_may_hear_more_than_its_rank_says_may_act(more) -> None:
+    assert state(scene(lambda second: launched(second, **more), seconds=200), final=True).verdict == "undecided"
+
+
+def test_a_thread_that_sleeps_may_bring_the_tokens() -> None:
+    def tell(second: float):
+        asleep = calls_at(second, waiting(100, CallSample(tid=100), CallSample(tid=150, call="futex", timed=True)))
+        core = [proc(wchan="ep_poll", run_s=second / 50, switches=int(second * 4), others=(thread(150),))]
+        return {**tokens(second, False), "processes": core, **asleep, "log": "Running: 2 reqs\n"}
+
+    assert state(scene(tell, seconds=200), final=True).verdict != "hung"
