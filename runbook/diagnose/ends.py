@@ -10,6 +10,7 @@ from runbook.diagnose.motion import Motion
 from runbook.diagnose.phases import READY
 from runbook.diagnose.places import main_stacks
 from runbook.diagnose.standstill import excused, missing_s, standstill, tokens_stand
+from runbook.diagnose.stops import unanswerable
 from runbook.diagnose.view import View
 from runbook.model.sample import Absent, Seen
 from runbook.model.units import format_duration
@@ -22,8 +23,9 @@ BAR_RATE_S = 60.0
 
 
 def serving(view: View) -> Diagnosis | None:
-    """passed: of a server that is only looked at: it answered well, or its ready mark stands in the log and its port listens."""
-    if view.question.about != "state":
+    """passed: of a server that is only looked at: it answered well, or its ready mark stands in the log and its port listens; and no
+    process of the engine is stopped, of which such an answer tells nothing."""
+    if view.question.about != "state" or unanswerable(view) is not None:
         return None
     good = next((check.answer for check in reversed(view.checks) if check.answer.outcome == "answer"), None)
     if good is not None and (good.matched or (good.status or 500) < 400) and not view.once(tokens_stand):

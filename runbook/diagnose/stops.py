@@ -22,7 +22,8 @@ def stopped(view: View) -> Diagnosis | None:
     its threads' run time and switches and its bytes unchanged, nothing else moving.
 
     its live twins: a process that is stopped for a moment, one that is stopped and let go on in turn, as to throttle it, a helper of a
-    rank, and a rank whose peers still make progress. Where counters could not be read there is no verdict.
+    rank, and a rank whose peers still make progress. Where counters could not be read there is no verdict. A health path that asks the
+    engine nothing may answer all the while.
     """
     if view.question.about == "gpu_free" or view.last is None or not isinstance(view.last.processes, Seen):
         return None
@@ -31,19 +32,35 @@ def stopped(view: View) -> Diagnosis | None:
             continue
         span = _quiet_span(view, (process.pid, process.start))
         seconds = _watched_s(span, (process.pid, process.start))
-        if seconds < APART_S or _somebody_answers(view, span):
+        if seconds < APART_S or _somebody_answers(view, process, span):
             continue
         return _verdict(view, process, span, seconds)
     return None
 
 
+def unanswerable(view: View) -> ProcessSample | None:
+    """A process of the engine that is in state T now, and of which the answers of the health path tell nothing."""
+    last = view.last.processes if view.last is not None else None
+    rows = last.value if isinstance(last, Seen) else ()
+    return next((process for process in rows if process.state == "T" and _speaks_for_itself_only(view, process)), None)
+
+
+def _speaks_for_itself_only(view: View, process: ProcessSample) -> bool:
+    """Whether a good health answer comes from another process, which asks this one nothing: vLLM's API server answers without its core."""
+    listens = any(one.pid == process.pid for _, listeners in view.listeners() for one in listeners)
+    return view.profile.health.side_effect == "none" and not listens and _of_the_engine(process, view)
+
+
 def _matters(process: ProcessSample, view: View) -> bool:
     main = view.main
-    key = (process.pid, process.start)
-    if rank_of(view, key) is not None or (main is not None and key == (main.pid, main.start)):
-        return True
-    engine = view.profile.processes  # a lone worker has no number in its title, and an engine core is no rank at all
-    return any(pattern and re.search(pattern, process.title) for pattern in (engine.main, engine.workers))
+    return (main is not None and (process.pid, process.start) == (main.pid, main.start)) or _of_the_engine(process, view)
+
+
+def _of_the_engine(process: ProcessSample, view: View) -> bool:
+    """A rank, or by its title: a lone worker has no number there, and an engine core is no rank at all."""
+    engine = view.profile.processes
+    titled = any(pattern and re.search(pattern, process.title) for pattern in (engine.main, engine.workers))
+    return titled or rank_of(view, (process.pid, process.start)) is not None
 
 
 def _state(sample: Sample, key: Key) -> str | None:
@@ -73,11 +90,11 @@ def _quiet_span(view: View, key: Key) -> list[Sample]:
     return span
 
 
-def _somebody_answers(view: View, span: list[Sample]) -> bool:
+def _somebody_answers(view: View, process: ProcessSample, span: list[Sample]) -> bool:
     """A port that still answers, or that is not ours, is another rule's matter, also while that rule cannot see enough."""
     if any(not one.ours and one.pid > 0 for _, listeners in view.listeners() for one in listeners):
         return True
-    if not view.checks or view.checks[-1].answer.outcome != "answer":
+    if not view.checks or view.checks[-1].answer.outcome != "answer" or _speaks_for_itself_only(view, process):
         return False
     t, check = view.checks[-1]
     return check.matched or check.status not in NEVER_PROOF or t > span[0].t

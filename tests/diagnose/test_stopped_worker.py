@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.diagnose.stories import Story, load_profile, process
+from tests.diagnose.stories import Story, answer, listener, load_profile, process
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,24 @@ def test_one_that_only_looks_like_it_is_nobodys_hang() -> None:
     for second in range(0, 16, 3):
         story.at(second, processes=[process(read=9), process(101, ppid=100, state="T", title="resource_tracker", read=0)])
     assert story.judge() is None
+
+
+@pytest.mark.parametrize(
+    ("profile", "title", "state", "expected"),
+    [
+        ("vllm", "VLLM::EngineCore", "T", ("hung", "stopped")),  # its API server answers without asking it
+        ("vllm", "VLLM::EngineCore", "S", ("passed", None)),
+        ("sglang", "sglang::scheduler", "T", ("passed", None)),  # here a good answer comes from the engine, so it went on in between
+    ],
+)
+def test_a_health_path_that_asks_the_engine_nothing_says_nothing_of_it(
+    profile: str, title: str, state: str, expected: tuple[str, str | None]
+) -> None:
+    story = Story(profile=load_profile(profile))
+    for second in range(0, 16, 3):
+        rows = [process(read=9), process(101, ppid=100, state=state, title=title, read=0)]
+        story.at(second, processes=rows, check=answer(), listeners=listener())
+        verdict = story.judge(about="state")
+        if verdict is not None:
+            break
+    assert verdict is not None and (verdict.verdict, verdict.kind) == expected
