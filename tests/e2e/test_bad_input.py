@@ -38,7 +38,7 @@ TEXTS: dict[str, tuple[str | bytes, str, str]] = {
     "two step types": (HEAD + FIRST + "  - run: 'true'\n    kill: {pid: 1}\n", "two-steps", "`- kill:`"),
     "misspelt key": (HEAD + FIRST + "  - kill: {pidd: 1}\n", "unknown-key", "did you mean `pid`?"),
     "bare number": (HEAD + FIRST + "  - run: 'true'\n    timeout: 300\n", "unit", "`300s`"),
-    "tab": (HEAD + FIRST + "\t- run: 'true'\n", "tab-indentation", "blanks"),
+    "tab": (HEAD + FIRST + "\t- run: 'true'\n", "tab-indentation", "spaces"),
     "duplicate key": (HEAD + "name: a\nname: b\n" + FIRST, "duplicate-key", ""),
     "yes": (HEAD + FIRST + "  - kill: {pid: 1, tree: yes}\n", "type", "`true`"),
     "leading zero": (HEAD + FIRST + "  - kill: {pid: 012}\n", "leading-zero", "write 12 or '012'"),
