@@ -26,6 +26,7 @@ def command(run: str, for_s: float, as_json: bool) -> int:
     """
     from runbook.cli import live, perform
     from runbook.cli.ask import ask_to_cancel
+    from runbook.cli.finish import finish
     from runbook.engine.journal import repair_torn_line
     from runbook.engine.resume import cancel
     from runbook.engine.state import fold
@@ -39,7 +40,7 @@ def command(run: str, for_s: float, as_json: bool) -> int:
     kept = state.ended is not None and bool(state.owed)
     if state.ended is not None and not kept:
         click.echo(f"{header.run} has ended already: {state.ended.verdict}", err=True)
-        return perform.finish(folder, as_json)
+        return finish(folder, as_json)
     if not kept and state.suspended is None and store.is_alive(state.controller):
         code = ask_to_cancel(folder, tell(events), SystemClock(), for_s=for_s, as_json=as_json)
         if code is not None:
@@ -60,5 +61,5 @@ def command(run: str, for_s: float, as_json: bool) -> int:
     except Held as held:
         click.echo(f"{header.run}: {held}", err=True)
         return EXIT_CODES["refused"]
-    perform.finish(folder, as_json, () if header.check or "--no-post" in header.argv else playbook.post, ended)
+    finish(folder, as_json, () if header.check or "--no-post" in header.argv else playbook.post, ended)
     return EXIT_CODES["passed"] if ended.cleanup != "failed" else ended.exit_code

@@ -126,8 +126,10 @@ def _run(text: str, host: Any, clock: SystemClock, out: Path | None, as_json: bo
     with live.follower(clock, quiet=False) as follower:
         runtime.journal.follow(lambda event: None if isinstance(event, RunEnded) else follower.follow(event))  # it is told on stdout
         ended = execute(runtime, functools.partial(perform.leave, options, False), perform.controller())
+    from runbook.cli.finish import write  # it was loaded meanwhile
+
     events = load_events(folder)
-    perform.write(folder, events)
+    write(folder, events)
     diagnosis, so_far = of_run(events, ended), _so_far(events) if ended.verdict == "interrupted" else None
     if as_json:
         more = {"so_far": as_object(so_far)} if so_far is not None else {}

@@ -1,33 +1,31 @@
-"""What `run` and `cancel` share: the runtime, the connector, the follower, the second Ctrl-C, the files at the end."""
+"""What `run` and `cancel` share: the runtime, the connector, the second Ctrl-C."""
 
 from __future__ import annotations
 
 import functools
 import getpass
+import importlib
 import json
 import os
 import socket
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from runbook.cli import live, report, store
+from runbook.cli import live, store
 from runbook.cli.profiles import profiles
-from runbook.engine import history
 from runbook.engine.journal import Journal, JournalError, load_events
 from runbook.engine.redact import Mask
 from runbook.engine.runtime import Options, Runtime
 from runbook.hosts.base import CancelToken, ConnectFailed, Host
 from runbook.model.clock import Clock
-from runbook.model.event import AnyEvent, RunEnded, RunSuspended
 from runbook.model.playbook import Playbook, Target
+from runbook.model.usual import Kin, MeasuredStart
 from runbook.model.verdict import EXIT_CODES
-from runbook.render.html import html
-from runbook.render.markdown import markdown
-from runbook.render.summary import bounded, cut, summary
 from runbook.steps import TABLE
 
 
@@ -54,8 +52,15 @@ def runtime(
         environ=os.environ,
         clock=clock,
         tensor_diff=functools.partial(tensor_diff, Path(options.dir)),
-        earlier=lambda kin: history.earlier(store.run_folders(), kin),
+        earlier=earlier,
     )
+
+
+def earlier(kin: Kin) -> Sequence[MeasuredStart]:
+    """What runs of the same kind took before."""
+    from runbook.engine import history
+
+    return history.earlier(store.run_folders(), kin)
 
 
 def tensor_diff(folder: Path, a: str, b: str, atol: float, rtol: float) -> Any:
@@ -76,7 +81,14 @@ def connect(clock: Clock, cwd: Path | None, target: Target, cancel: CancelToken,
             raise ConnectFailed(problem.summary, problem.hint, stage="lab") from problem
     from runbook.hosts.connect import connect as connect_host
 
+    threading.Thread(target=_load_the_end, args=(target.target == "local",), daemon=True).start()
     return connect_host(target, clock=clock, cancel=cancel, cwd=cwd, note=note)
+
+
+def _load_the_end(local: bool) -> None:
+    """Import what a run needs at its end while a host is being reached; the SSH library first, which that waits for."""
+    for module in (() if local else ("runbook.hosts.ssh",)) + ("runbook.cli.finish",):
+        importlib.import_module(module)
 
 
 def controller() -> dict[str, Any]:
@@ -99,41 +111,10 @@ def leave(options: Options, as_json: bool, left: list[str]) -> None:
     for line in left:
         click.echo(f"left behind: {line}", err=True)
     if as_json:
+        from runbook.render.summary import summary
+
         answer = summary(load_events(Path(options.dir)), options.dir, {})
         click.echo(json.dumps({**answer, "exit_code": code, "left_behind": left, "next": [how]}, ensure_ascii=False))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-def finish(folder: Path, as_json: bool, tickets: Sequence[str] = (), ended: RunEnded | RunSuspended | None = None) -> int:
-    """Write the transcripts and post them, then the answer; print it or where they are; answer the exit code.
-
-    `ended`: the end, where a full disk may have kept it out of the journal.
-    """
-    events = load_events(folder)
-    if ended is not None and not any(isinstance(event, type(ended)) for event in events[-1:]):
-        events.append(ended)
-    write(folder, events)
-    answer = summary(events, str(folder), store.transcripts(folder))
-    if tickets:
-        from runbook.cli.post_at_end import post_all
-
-        answer = bounded(cut({**answer, "posts": post_all(folder, tickets, os.environ)}))
-    text = json.dumps(answer, ensure_ascii=False)
-    store.save_answer(folder, text)
-    page = store.transcripts(folder)["html"]
-    click.echo(text if as_json else f"transcript: {page or 'it was not written'}")
-    return int(answer["exit_code"])
-
-
-def write(folder: Path, events: list[AnyEvent]) -> None:
-    """Write the transcripts. One that cannot be written is a note, never a failed run: the journal gives it again."""
-    for name, render in (("transcript.md", markdown), ("transcript.html", html)):
-        try:
-            (folder / name).write_text(render(events), encoding="utf-8")
-        except OSError as problem:
-            (folder / name).unlink(missing_ok=True)
-            click.echo(f"note: {name} was not written: {problem.strerror}; `runbook report` makes it from the journal", err=True)
-    history.keep(folder, events)
-    report.at_the_end(folder, events, os.environ)

@@ -62,6 +62,7 @@ def _held(folder: Path, redo: tuple[str, ...], skip: tuple[str, ...], as_json: b
 
 def _resume(folder: Path, redo: tuple[str, ...], skip: tuple[str, ...], as_json: bool, quiet: bool) -> int:
     from runbook.cli import live, perform
+    from runbook.cli.finish import finish
     from runbook.cli.prompt import asker
     from runbook.engine.journal import repair_torn_line
     from runbook.engine.resume import past_of, resume
@@ -74,7 +75,7 @@ def _resume(folder: Path, redo: tuple[str, ...], skip: tuple[str, ...], as_json:
         raise click.UsageError(f"{folder.name} has no header: nothing ran, so there is nothing to go on with")
     if state.ended is not None:
         click.echo(f"{header.run} has ended already: {state.ended.verdict}", err=True)
-        return perform.finish(folder, as_json)
+        return finish(folder, as_json)
     if state.suspended is None and store.is_alive(state.controller):
         where = f"pid {state.controller.get('pid')} on {state.controller.get('host')}"
         click.echo(f"{header.run} is still running ({where}): `runbook show --follow {header.run}` shows it", err=True)
@@ -102,7 +103,7 @@ def _resume(folder: Path, redo: tuple[str, ...], skip: tuple[str, ...], as_json:
         except HostError as problem:
             click.echo(f"{header.run} was not resumed: {problem.summary}" + (f"; {problem.hint}" if problem.hint else ""), err=True)
             return EXIT_CODES["unreachable"]
-    code = perform.finish(folder, as_json, () if header.check or "--no-post" in header.argv else again.playbook.post, ended)
+    code = finish(folder, as_json, () if header.check or "--no-post" in header.argv else again.playbook.post, ended)
     return ended.exit_code or code
 
 

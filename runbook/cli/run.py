@@ -89,7 +89,9 @@ def perform_run(choice: Choice, loaded: load.Loaded, place: store.Place, clock: 
         if choice.diff and not quiet:
             runtime.journal.follow(show_diff)
         ended = execute(runtime, functools.partial(perform.leave, asked, choice.as_json), perform.controller())
-    code = perform.finish(folder, choice.as_json, () if choice.check or choice.no_post else loaded.playbook.post, ended)
+    from runbook.cli.finish import finish  # it was loaded meanwhile
+
+    code = finish(folder, choice.as_json, () if choice.check or choice.no_post else loaded.playbook.post, ended)
     return ended.exit_code or code
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 COMPLETE = "_RUNBOOK_COMPLETE"
@@ -15,6 +16,7 @@ def main() -> None:
 
         print(answer(os.environ[COMPLETE], os.environ))
         return
+    gc.disable()  # until a command is loaded: what imports make stays, and the collector would walk it again and again
     from runbook.cli.main import main as command_line
 
     command_line()

@@ -13,7 +13,6 @@ from typing import Any, Deque, Dict, List, Tuple
 from . import procs
 from .errors import OpError
 from .files import private
-from .held import MOST_LIVE, Held, Id, asked
 
 KEPT = 4  # answers that were sent and may not have arrived: a link takes seconds to be known as lost
 
@@ -51,11 +50,13 @@ class Behind:
                 return True
             self.left = True
             helper = (os.getpid(), procs.start_ticks(os.getpid()) or 0)
+            from .held import MOST_LIVE, Held  # here and below: most helpers leave nothing behind
+
             try:
                 for context in running:
                     held = Held(self._state_dir, context.hold[0])
                     held.begin(context.hold[1], helper, context.process)
-                    context.divert(_Live(held.file(context.hold[1], ".live")))
+                    context.divert(_Live(held.file(context.hold[1], ".live"), MOST_LIVE))
                 for name, answer, blob in self._sent:
                     Held(self._state_dir, name[0]).end(name[1], answer, blob)
                 self._sent.clear()
@@ -65,13 +66,17 @@ class Behind:
                 return False
         return True
 
-    def tell(self, helper: Id) -> None:
-        """Say that all is on record to the helper that asked, if one did."""
+    def tell(self, helper: Tuple[int, int]) -> None:
+        """Say that all is on record to the helper that asked, if one did. `helper`: our pid and start ticks."""
+        from .held import asked
+
         for ask in asked(self._state_dir, helper):
             with contextlib.suppress(FileNotFoundError):
                 os.rename(ask, ask[:-4] + ".told")
 
     def _write(self, name: Name, answer: Dict[str, Any], blob: bytes) -> None:
+        from .held import Held
+
         try:
             Held(self._state_dir, name[0]).end(name[1], answer, blob)
         except (OSError, OpError) as error:  # a full disk: nobody will know how it ended
@@ -81,8 +86,8 @@ class Behind:
 class _Live:
     """A bounded file in place of the link."""
 
-    def __init__(self, path: str) -> None:
-        self._path, self._room = path, MOST_LIVE
+    def __init__(self, path: str, room: int) -> None:
+        self._path, self._room = path, room
 
     def __call__(self, blob: bytes) -> None:
         piece, self._room = blob[: self._room], self._room - min(len(blob), self._room)

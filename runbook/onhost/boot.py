@@ -20,7 +20,7 @@ PACKAGE = "rbhost"
 
 def block(text):
     """A length-prefixed, compressed block as the stub and `start` read it."""
-    body = zlib.compress(text.encode("utf-8"), 6)
+    body = zlib.compress(text.encode("utf-8"), 4)  # half the time of 6, for a twentieth more bytes
     return b"%08x" % len(body) + body
 
 

@@ -1,7 +1,6 @@
 """Files: atomic writing, private folders, identity."""
 
 import errno
-import hashlib
 import os
 import stat
 import threading
@@ -163,6 +162,8 @@ def open_regular(path: str) -> int:
 
 def sha256_file(path: str, cancelled: Optional[threading.Event] = None) -> str:
     """Hex digest of a regular file's bytes. Raises OpError, also when `cancelled` is set on the way."""
+    import hashlib  # here: it loads a library of its own, and a helper begins without
+
     digest = hashlib.sha256()
     fd = open_regular(path)
     with os.fdopen(fd, "rb") as stream:
