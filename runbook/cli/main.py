@@ -87,7 +87,8 @@ class LazyGroup(click.Group):
         if name not in COMMANDS and not name.startswith("-"):
             from runbook.playbook.near import suggestion
 
-            raise click.UsageError(f"no command `{name}`; {suggestion(name, COMMANDS)}", ctx)
+            hint = suggestion(name, COMMANDS) or "`runbook --help` lists them"
+            raise click.UsageError(f"no command `{name}`; {hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -11,7 +11,7 @@ from runbook.cli.sources import check_file, read_bounded, source_texts
 from runbook.cli.yaml_files import yaml_files
 
 FORMATS = ("text", "json", "sarif", "github")
-_OURS = re.compile(rb"^(?:runbook|profile):", re.MULTILINE)
+_OURS = re.compile(rb"""^(?:\xef\xbb\xbf)?[ {]{0,4}["']?(?:runbook|profile)["']? ?:""", re.MULTILINE)
 
 
 @click.command()

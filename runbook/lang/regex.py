@@ -19,6 +19,8 @@ except ImportError:  # Python 3.10
     import sre_parse as _sre
 
 _FLAGS = 0
+_POSIX = re.compile(r"\[:(?:alnum|alpha|blank|cntrl|digit|graph|lower|print|punct|space|upper|xdigit):\]")
+"""A class as grep knows it. Python would look for its letters, and never find what was meant."""
 _ENDLESS = 100
 """A repetition that may go on for as many is counted as endless."""
 
@@ -28,6 +30,8 @@ def compiled(pattern: str) -> tuple[re.Pattern[str] | None, str]:
     """(the compiled pattern, "") or (None, why it is refused)."""
     if len(pattern) > MAX_PATTERN:
         return None, f"the pattern has {len(pattern)} characters, more than {MAX_PATTERN}"
+    if posix := _POSIX.search(pattern):
+        return None, f"`{posix[0]}` is no class here: write `\\d` for digits, `\\s` for blanks, `\\w` for letters and digits"
     try:
         found = re.compile(pattern, _FLAGS)
         tree = _sre.parse(pattern, _FLAGS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from runbook.shell_script.state import Made, State, Url, url_of
@@ -26,6 +27,8 @@ _LONG_VALUE = (
     "--url",
     "--user",
 )
+_OTHERWISE = ("-F", "--form", "-T", "--upload-file", "-G", "--get", "-I", "--head", "-u", "--user")
+"""Options with which it asks something that no `request` does."""
 _SHOWING = ("jq", "head", "tail", "cat", "tee", "python", "python3", "less", "sort", "wc", "cut", "sed", "awk", "tr")
 
 
@@ -50,7 +53,9 @@ def asked(state: State, call: Node) -> Asked | None:
     data = [value for name in ("data", "json") for value in options.get(name, [])]
     headers = dict(part.split(":", 1) for part in options.get("header", []) if ":" in part)
     headers = {name.strip(): value.strip() for name, value in headers.items()}
-    if any(text.startswith("@") for text in data):
+    if any(text.startswith("@") for text in data) or len(data) > 1 or any(":" not in part for part in options.get("header", [])):
+        return None
+    if any(name in options for name in _OTHERWISE):
         return None
     method = (options.get("request") or ["POST" if data else "GET"])[-1].lower()
     return Asked(method, url, headers, data[-1] if data else None, (options.get("most") or [""])[-1])
@@ -79,9 +84,12 @@ def _options(state: State, call: Node) -> tuple[dict[str, list[str]] | None, lis
         name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
         if re.fullmatch(r"-[A-Za-z].*", word) and not word.startswith("--"):
             letter = next((at for at, char in enumerate(word[1:], 1) if char in _TAKE_VALUE), None)
+            found.update((f"-{char}", [""]) for char in word[1:letter] if f"-{char}" in _OTHERWISE)
             if letter is not None:
                 name, value = f"-{word[letter]}", word[letter + 1 :] or next(rest, "")
                 found.setdefault(names.get(name, name), []).append(value)
+        elif name in _OTHERWISE:
+            found[name] = [""]
         elif name in _LONG_VALUE:
             found.setdefault(names.get(name, name), []).append(value if equals else next(rest, ""))
         elif not word.startswith("-"):
@@ -99,6 +107,8 @@ def request(state: State, statement: Node) -> list[Made] | None:
     seen = asked(state, first["Cmd"])
     if seen is None or seen.method not in ("get", "post", "put", "delete") or not (seen.url.is_local or state.server):
         return None
+    if _keeps_answer(state, statement, first):
+        return None
     heads = [words(one)[0] if words(one) else "" for one in others]
     greps = [one for one, head in zip(others, heads, strict=True) if head in ("grep", "egrep", "fgrep")]
     if not all(head in _SHOWING or head in ("grep", "egrep", "fgrep") for head in heads):
@@ -112,6 +122,15 @@ def request(state: State, statement: Node) -> list[Made] | None:
     if pattern and seen.url.path != "/health":
         body["expect"] = {"text": re.escape(pattern)}
     return [Made({"id": state.request, "request": body})]
+
+
+def _keeps_answer(state: State, statement: Node, call: Node) -> bool:
+    """Whether the answer goes into a file, which a `request` does not write."""
+    redirs = [*(statement.get("Redirs") or []), *(call.get("Redirs") or [])]
+    said = words(call)
+    files = [state.fill(one["Word"]) for one in redirs if one["Op"] in (">", ">>", "&>", "&>>", ">|")]
+    files += [value for word, value in pairwise(said) if word in ("-o", "--output")]
+    return "-O" in said or any(file != "/dev/null" for file in files)
 
 
 def _body(seen: Asked) -> dict[str, Any]:

@@ -64,10 +64,15 @@ def _is_servers(state: State, file: str) -> bool:
     return bool(state.server) and (file == state.log or not state.launched)
 
 
+_CLASSES = {"digit": "0-9", "space": r"\s", "blank": r" \t", "alpha": "A-Za-z", "alnum": "A-Za-z0-9", "upper": "A-Z", "lower": "a-z"}
+"""What stands between brackets in POSIX patterns alone."""
+
+
 def _regex(state: State, search: Node, pattern: str, program: str, letters: str) -> str:
     """The pattern in Python's syntax."""
     if "F" in letters or program == "fgrep":
         return re.escape(pattern)
+    pattern = re.sub(r"\[:(\w+):\]", lambda found: _CLASSES.get(found[1], found[0]), pattern).replace("\\K", "")
     if "\\" not in pattern and re.search(r"\[\w[\w -]{3,}\]", pattern):
         state.trap("bracket-class", search, pattern)
         return re.escape(pattern)

@@ -18,6 +18,8 @@ from runbook.shell_script.waits import loop, sleep
 Rule = Callable[[State, Node], "list[Made] | None"]
 RULES: tuple[Rule, ...] = (kill, loop, sleep, launch, request, grep, tail)
 _NOTHING = ("wait", "true", ":", "exit", "set", "disown")
+_LEAVES = (["exit"], ["return"], ["break"], ["continue"])
+"""`x && exit 1` asks the opposite of `x`: it stays what it is."""
 _SOURCES = (".py", ".json", ".yaml", ".toml", ".cfg")
 
 
@@ -59,7 +61,7 @@ def _look_ahead(state: State) -> None:
 def _statement(state: State, statement: Node) -> None:
     command = statement.get("Cmd") or {}
     operator = command.get("Op") if kind(command) == "BinaryCmd" else ""
-    if operator == "&&" or (kind(command) == "Block" and not statement.get("Background")):
+    if (operator == "&&" and words(command["Y"])[:1] not in _LEAVES) or (kind(command) == "Block" and not statement.get("Background")):
         first, *others = (command["X"], command["Y"]) if operator else command["Stmts"]
         for one in (_with_comments(first, statement), *others):
             _statement(state, one)
@@ -97,7 +99,7 @@ def _back(step: dict[str, Any]) -> dict[str, Any]:
 
 
 def _step(state: State, statement: Node) -> None:
-    for rule in RULES:
+    for rule in () if statement.get("Negated") else RULES:
         made = rule(state, statement)
         if made is not None:
             state.steps += [one._replace(comment=_comment(statement, one.comment)) for one in made]

@@ -67,3 +67,17 @@ def test_two_hundred_playbooks_take_less_than_two_seconds_of_cpu(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stderr.endswith("no errors in 200 files\n"), done.stderr[-300:]
     assert float(done.stdout) < 2, done.stdout
+
+
+@pytest.mark.parametrize("begin", ["\ufeffrunbook: 1\n", '"runbook": 1\n', "'runbook': 1\n"])
+def test_a_playbook_that_begins_otherwise_is_one_too(tmp_path, capsys, begin):
+    (tmp_path / "bad.yaml").write_text(begin + "bogus: 2\nsteps: []\n", encoding="utf-8")
+    assert exit_code(["validate", str(tmp_path)]) == 2
+    assert "bogus" in capsys.readouterr().err
+
+
+def test_a_class_that_only_grep_knows_is_refused_with_what_to_write(tmp_path, capsys):
+    path = tmp_path / "p.yaml"
+    path.write_text("runbook: 1\nhosts: {a: local}\nsteps:\n  - grep: {log: /tmp/x, pattern: 'took [[:digit:]]+'}\n")
+    assert exit_code(["validate", str(path)]) == 2
+    assert "`[:digit:]` is no class here: write `\\d`" in capsys.readouterr().err

@@ -250,3 +250,26 @@ def test_without_a_parser_the_reason_is_said(monkeypatch, tmp_path: Path):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(syntax.NoParser):
         syntax.parser()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "grep -q ERROR log && exit 1",
+        "test -f nope && exit 3",
+        "curl -sf localhost:8000/health && exit 1",
+        "! curl -sf localhost:8000/health",
+        "curl -F f=@x localhost:8000/upload",
+        "curl -sT weights localhost:8000/upload",
+        "curl -sG -d q=1 localhost:8000/search",
+        "curl -d a=1 -d b=2 localhost:8000/form",
+        "curl localhost:8000/metrics > metrics.txt",
+        "curl -o metrics.txt localhost:8000/metrics",
+    ],
+)
+def test_what_no_step_does_stays_the_script_that_it_is(line):
+    assert [made["run"] for made in steps(START + line) if "run" in made] == [line]
+
+
+def test_a_class_that_only_grep_knows_is_written_as_python_does():
+    assert steps(START + "grep -E 'took [[:digit:]]+[[:space:]]ms' server.log")[-1]["grep"]["pattern"] == r"took [0-9]+[\s]ms"
