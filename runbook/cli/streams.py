@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import os
 import sys
 
 PEOPLE = "runbook-people"
@@ -46,6 +47,9 @@ def prepare(argv: list[str]) -> None:
     codecs.register_error(JSON, lambda problem: _spelt(problem, {}))
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
+        if stream is None:  # closed by whoever started us: its number must not become that of a file or a socket
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open to the end
+            continue
         if not isinstance(stream, io.TextIOWrapper):
             continue  # a test's or a caller's own
         handler = JSON if name == "stdout" and "--json" in argv else PEOPLE

@@ -124,3 +124,12 @@ def test_a_full_disk_is_no_bug():
         done = subprocess.run([sys.executable, "-m", "runbook.cli.main", "--help"], stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 70
     assert "No space left" in done.stderr and "bug" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_changes_no_exit_code(closed):
+    done = subprocess.run(
+        ["bash", "-c", f'"$0" -m runbook.cli.main steps {closed}', sys.executable], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
