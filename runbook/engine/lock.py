@@ -39,6 +39,18 @@ def hold(folder: Path, who: dict[str, Any]) -> Iterator[None]:
         os.close(descriptor)
 
 
+def last_holder(folder: Path) -> dict[str, Any]:
+    """What the last process to have the run said of itself, whether it lives or not; empty when nobody had it."""
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return {}
+    try:
+        return _read(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _read(descriptor: int) -> dict[str, Any]:
     try:
         found = json.loads(os.pread(descriptor, 4096, 0))
