@@ -16,7 +16,8 @@ MOST = 10
 _EXACT = frozenset({"unquoted-expression", "reserved-character", "unquoted-colon", "bad-escape"})
 """What was meant is certain, so the line is checked like any other."""
 _WORD = re.compile(r"\s*(?:- +)*([^\s:]+)")
-_VALUE = re.compile(r"\s*(?:- +)*(?:[^\s'\"\[{#][^:#]*?:\s+)?")
+VALUE = re.compile(r"\s*(?:- +)*(?:[^\s'\"\[{#][^:#]*:\s+)?")
+"""What stands before a line's value."""
 _CLOSERS = re.compile(r"[\]}\s]*$")
 
 
@@ -156,7 +157,7 @@ def _escape(lines: list[str], span: Span) -> list[Edit]:
 
 def _whole(lines: list[str], span: Span) -> list[Edit]:
     text = lines[span.line - 1]
-    found = _VALUE.match(text)
+    found = VALUE.match(text)
     return _quote(span.line - 1, text, found.end() if found else 0, len(text.rstrip()))
 
 

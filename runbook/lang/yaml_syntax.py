@@ -9,13 +9,12 @@ import yaml
 
 from runbook.lang.document import LINE_BREAK
 from runbook.lang.yaml_build import too_deep
-from runbook.lang.yaml_mend import content_column, in_brackets, value_at
+from runbook.lang.yaml_mend import VALUE, content_column, in_brackets, value_at
 from runbook.model.diagnostic import Diagnostic, Span
 
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"\\]|\\.)*\"")
 _ENTRY = re.compile(r"\s*(?:- |(?:- )?[A-Za-z_][\w-]*:(?:\s|$))")
 """A line that is a key or an item, as far as one line can tell."""
-_VALUE = re.compile(r"\s*(?:- +)*(?:[^\s'\"\[{#][^:#]*:\s+)?")
 
 
 class _Place(NamedTuple):
@@ -40,7 +39,7 @@ class _Place(NamedTuple):
     def value(self) -> str:
         """The value on this line: what stands behind `key: ` and `- `."""
         line = self.text(self.line)
-        found = _VALUE.match(line)
+        found = VALUE.match(line)
         return line[found.end() if found else 0 :].strip()
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from runbook.shell_script.state import Made, State, Url, url_of
-from runbook.shell_script.syntax import Node, pipeline, words
+from runbook.shell_script.syntax import Node, pipeline, saved_to, words
 
 _TAKE_VALUE = set("AbcCdDeEFhHKmoPQrTtuUwXxyYz")
 _LONG_VALUE = (
@@ -33,13 +32,14 @@ _SHOWING = ("jq", "head", "tail", "cat", "tee", "python", "python3", "less", "so
 
 
 class Asked(NamedTuple):
-    """One request: method, address, headers, body, seconds that it may take."""
+    """One request: method, address, headers, body, seconds that it may take, files that get the answer."""
 
     method: str
     url: Url
     headers: dict[str, str]
     data: str | None
     most: str
+    saved: tuple[str, ...]
 
 
 def asked(state: State, call: Node) -> Asked | None:
@@ -58,7 +58,8 @@ def asked(state: State, call: Node) -> Asked | None:
     if any(name in options for name in _OTHERWISE):
         return None
     method = (options.get("request") or ["POST" if data else "GET"])[-1].lower()
-    return Asked(method, url, headers, data[-1] if data else None, (options.get("most") or [""])[-1])
+    saved = tuple(file for name in ("output", "-O", "--remote-name") for file in options.get(name, []))
+    return Asked(method, url, headers, data[-1] if data else None, (options.get("most") or [""])[-1], saved)
 
 
 def _options(state: State, call: Node) -> tuple[dict[str, list[str]] | None, list[str]]:
@@ -75,6 +76,8 @@ def _options(state: State, call: Node) -> tuple[dict[str, list[str]] | None, lis
         "--max-time": "most",
         "--url": "url",
         "--json": "json",
+        "-o": "output",
+        "--output": "output",
     }
     names |= dict.fromkeys(("-d", "--data", "--data-raw", "--data-binary"), "data")
     found: dict[str, list[str]] = {}
@@ -84,14 +87,14 @@ def _options(state: State, call: Node) -> tuple[dict[str, list[str]] | None, lis
         name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
         if re.fullmatch(r"-[A-Za-z].*", word) and not word.startswith("--"):
             letter = next((at for at, char in enumerate(word[1:], 1) if char in _TAKE_VALUE), None)
-            found.update((f"-{char}", [""]) for char in word[1:letter] if f"-{char}" in _OTHERWISE)
+            found.update((f"-{char}", [""]) for char in word[1:letter])
             if letter is not None:
                 name, value = f"-{word[letter]}", word[letter + 1 :] or next(rest, "")
                 found.setdefault(names.get(name, name), []).append(value)
-        elif name in _OTHERWISE:
-            found[name] = [""]
         elif name in _LONG_VALUE:
             found.setdefault(names.get(name, name), []).append(value if equals else next(rest, ""))
+        elif word.startswith("--"):
+            found[name] = [""]
         elif not word.startswith("-"):
             plain.append(word)
     if any(not value for value in found.get("data", [])):
@@ -107,8 +110,8 @@ def request(state: State, statement: Node) -> list[Made] | None:
     seen = asked(state, first["Cmd"])
     if seen is None or seen.method not in ("get", "post", "put", "delete") or not (seen.url.is_local or state.server):
         return None
-    if _keeps_answer(state, statement, first):
-        return None
+    if any(file != "/dev/null" for file in (*seen.saved, *(state.fill(one["Word"]) for one in saved_to(statement, first)))):
+        return None  # a `request` writes no file
     heads = [words(one)[0] if words(one) else "" for one in others]
     greps = [one for one, head in zip(others, heads, strict=True) if head in ("grep", "egrep", "fgrep")]
     if not all(head in _SHOWING or head in ("grep", "egrep", "fgrep") for head in heads):
@@ -122,15 +125,6 @@ def request(state: State, statement: Node) -> list[Made] | None:
     if pattern and seen.url.path != "/health":
         body["expect"] = {"text": re.escape(pattern)}
     return [Made({"id": state.request, "request": body})]
-
-
-def _keeps_answer(state: State, statement: Node, call: Node) -> bool:
-    """Whether the answer goes into a file, which a `request` does not write."""
-    redirs = [*(statement.get("Redirs") or []), *(call.get("Redirs") or [])]
-    said = words(call)
-    files = [state.fill(one["Word"]) for one in redirs if one["Op"] in (">", ">>", "&>", "&>>", ">|")]
-    files += [value for word, value in pairwise(said) if word in ("-o", "--output")]
-    return "-O" in said or any(file != "/dev/null" for file in files)
 
 
 def _body(seen: Asked) -> dict[str, Any]:

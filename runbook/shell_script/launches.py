@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from runbook.shell_script.state import Made, State, engine_of
-from runbook.shell_script.syntax import Node, kind, pipeline, words
+from runbook.shell_script.syntax import Node, kind, pipeline, saved_to, words
 
 _BEFORE = ("nohup", "setsid", "env", "exec", "time", "sudo")
 _NO_SERVER = ("sleep", "tail", "watch", "wait", "curl", "nvidia-smi", "grep", "rm", "kill", "echo")
@@ -77,8 +77,7 @@ def _assigned(state: State, first: Node) -> dict[str, Any]:
 
 
 def _log(state: State, statement: Node, first: Node) -> None:
-    redirs = [*(statement.get("Redirs") or []), *(first.get("Redirs") or [])]
-    files = [one for one in redirs if one["Op"] in (">", ">>", "&>", "&>>", ">|")]
+    files = saved_to(statement, first)
     tee = next((one for one in pipeline(statement)[1:] if words(one)[:1] == ["tee"]), None)
     if tee is not None:
         state.trap("tee-pipe", tee)

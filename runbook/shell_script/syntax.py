@@ -112,6 +112,11 @@ def pipeline(statement: Node) -> list[Node]:
     return [statement]
 
 
+def saved_to(*nodes: Node) -> list[Node]:
+    """Their redirections of output into files."""
+    return [one for node in nodes for one in node.get("Redirs") or [] if one["Op"] in (">", ">>", "&>", "&>>", ">|")]
+
+
 def literal(word: Node) -> str | None:
     """The text of a word that no expansion changes, else None."""
     return filled(word, {})
