@@ -49,6 +49,12 @@ def waits_of(view: View, pid: int) -> WaitSample | None:
     return next((one for one in (waits.value if isinstance(waits, Seen) else ()) if one.pid == pid), None)
 
 
+def has_timer(view: View, pid: int) -> bool:
+    """Whether a timer of its own ends it, or that is not known. Source does not tell: any module may set one."""
+    waits = waits_of(view, pid)
+    return waits is None or waits.alarm is not False
+
+
 def _stood(looks: Sequence[tuple[float, ProcessSample]], tid: int, t: float) -> bool:
     """Whether a thread executed nothing from before `t` until after it and until now, for ten seconds or longer."""
     times = []

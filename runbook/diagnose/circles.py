@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from runbook.diagnose.actors import tree
-from runbook.diagnose.calls import ENDING, Tid, at_calls, waits_of, woken_by_signals
+from runbook.diagnose.calls import ENDING, Tid, at_calls, has_timer, waits_of, woken_by_signals
 from runbook.diagnose.family import HELPERS, accused
 from runbook.diagnose.knots import knot
-from runbook.diagnose.loops import alarm_of, closed, standing
+from runbook.diagnose.loops import closed, standing
 from runbook.diagnose.motion import rows
 from runbook.diagnose.places import wchan_kind
 from runbook.diagnose.view import View
@@ -45,7 +45,7 @@ def circle(view: View) -> bool:
 def may_be_ended(view: View, pids: Iterable[int]) -> bool:
     """Whether a timer of its own may end one of these, so that whoever started it would go on. The main process's end is the server's."""
     main = view.main
-    return any(alarm_of(view, pid) is not False for pid in pids if main is None or pid != main.pid)
+    return any(has_timer(view, pid) for pid in pids if main is None or pid != main.pid)
 
 
 def nobody_acts(view: View, pids: Iterable[int], but: frozenset[Tid] = frozenset()) -> bool:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runbook.diagnose.calls import at_calls
-from runbook.diagnose.circles import locked_out
+from runbook.diagnose.calls import at_calls, has_timer
+from runbook.diagnose.circles import locked_out, may_be_ended
 from runbook.diagnose.family import accused
-from runbook.diagnose.loops import alarm_of
 from runbook.diagnose.standstill import standstill
 from runbook.diagnose.turning import goes_round, spin_doubt, standing
 from runbook.diagnose.view import View
@@ -27,14 +26,13 @@ def _limits(view: View) -> Iterator[str]:
 
 
 def _alarms(view: View) -> Iterator[str]:
-    main = view.main
     for run in view.once(accused):
-        if main is not None and run.process.pid != main.pid and alarm_of(view, run.process.pid) is not False:
+        if view.main is not None and may_be_ended(view, [run.process.pid]):
             yield f"a timer of its own may end pid {run.process.pid}, and who started it would go on"
     for (pid, _), call in view.once(at_calls).items():
         ends = [call.child] if call.call == "child" and call.child is not None else list(call.peers) if call.call == "read" else []
         for other in ends:
-            if other != pid and alarm_of(view, other) is not False:
+            if other != pid and has_timer(view, other):
                 yield f"a timer of its own may end pid {other}, for which pid {pid} waits"
 
 

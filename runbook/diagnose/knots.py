@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 
 from runbook.diagnose.actors import tree
-from runbook.diagnose.calls import READS, Tid, at_calls, looks_of, woken_by_signals
-from runbook.diagnose.loops import alarm_of, closed
+from runbook.diagnose.calls import READS, Tid, at_calls, has_timer, looks_of, woken_by_signals
+from runbook.diagnose.loops import closed
 from runbook.diagnose.view import View
 from runbook.model.sample import CallSample, LockSample, ProcessSample, Seen
 
@@ -74,7 +74,7 @@ def _everyone(view: View) -> Mapping[int, ProcessSample]:
 
 def _is_closed(view: View, tid: Tid, call: CallSample, left: Set[Tid], rounds: Set[Tid], everyone: Mapping[int, ProcessSample]) -> bool:
     wakers = None if call.timed else _wakers(view, tid[0], call, everyone)
-    if wakers is None or any(pid != tid[0] and alarm_of(view, pid) is not False for pid in wakers):
+    if wakers is None or any(pid != tid[0] and has_timer(view, pid) for pid in wakers):
         return False
     idle = left if call.call in READS else left | rounds
     for pid in wakers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from runbook.diagnose.calls import Tid, waits_of
+from runbook.diagnose.calls import Tid
 from runbook.diagnose.places import normalised
 from runbook.diagnose.stall import stall
 from runbook.diagnose.view import View
@@ -47,9 +47,3 @@ def loop_of(view: View, pid: int, tid: int) -> str:
 def closed(view: View) -> frozenset[Tid]:
     """Threads that by their source go round for ever, and only compute, sleep and log: they free nobody."""
     return frozenset(tid for tid in view.once(stacks_of) if loop_of(view, *tid) == CLOSED)
-
-
-def alarm_of(view: View, pid: int) -> bool | None:
-    """Whether a timer of its own may end it; None when that is not known. Source does not tell: any module may set one."""
-    waits = waits_of(view, pid)
-    return waits.alarm if waits is not None else None

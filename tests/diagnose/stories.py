@@ -77,6 +77,11 @@ class Story:
         return judge(self.samples, self.profile, asked, self.samples[-1].t if now is None else T0 + now)
 
 
+def state(story: Story, **question: Any) -> Diagnosis | None:
+    """The verdict on a server that is only looked at."""
+    return story.judge(about="state", **question)
+
+
 def process(
     pid: int = 100, *, ppid: int = 1, state: str = "S", title: str = "python -m sglang.launch_server", rank: int | None = None, **more: Any
 ) -> ProcessSample:

@@ -22,10 +22,7 @@ from tests.diagnose.scenes import (
     stands,
     waiting,
 )
-
-
-def state(story, **question):
-    return story.judge(about="state", **question)
+from tests.diagnose.stories import state
 
 
 def zombie(code: int | None = 1, title: str = "python", **more):

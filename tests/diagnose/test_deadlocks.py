@@ -27,11 +27,7 @@ from tests.diagnose.scenes import (
     thread,
     waiting,
 )
-from tests.diagnose.stories import READY, SGLANG, answer, listener
-
-
-def state(story, **question):
-    return story.judge(about="state", **question)
+from tests.diagnose.stories import READY, SGLANG, answer, listener, state
 
 
 def chatty(second: float, loop: str = "closed"):

@@ -6,10 +6,7 @@ import pytest
 
 from runbook.model.sample import GpuSample, Seen
 from tests.diagnose.scenes import SLEEP, connection, proc, scene
-
-
-def state(story, **question):
-    return story.judge(about="state", **question)
+from tests.diagnose.stories import state
 
 
 def asks(second: float, *, have: int | None = 1, wanted: str = "{'GPU': 2.0}"):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from runbook.model.sample import Absent, GpuSample, Seen, ToolSample
 from tests.diagnose.scenes import FUTEX, proc, scene, stands
+from tests.diagnose.stories import state
 
 XID = "[12.3] NVRM: Xid (PCI:0000:18:00): 119, pid=7, Timeout waiting for RPC from GSP!"
-
-
-def state(story, **question):
-    return story.judge(about="state", **question)
 
 
 def tool(age_s: float, letter: str = "D"):

@@ -6,12 +6,9 @@ import pytest
 
 from runbook.model.sample import FolderSample, PressureSample, Seen
 from tests.diagnose.scenes import RECV, connection, proc, scene, stack, stacks_at, stands
+from tests.diagnose.stories import state
 
 NFS = "rpc_wait_bit_killable"
-
-
-def state(story, **question):
-    return story.judge(about="state", **question)
 
 
 SAYS = Seen(("nfs: server store not responding, still trying",))

@@ -23,10 +23,7 @@ from tests.diagnose.scenes import (
     thread,
     waiting,
 )
-
-
-def state(story, **question):
-    return story.judge(about="state", **question)
+from tests.diagnose.stories import state
 
 
 def asks(*peers: int, **more):

@@ -11,6 +11,7 @@ import pytest
 from runbook.diagnose.ranks import rank_desync
 from runbook.model.sample import Blind, CallSample, CollectiveSample, Seen, StackSample
 from tests.diagnose.scenes import FUTEX, LOOP, SLEEP, WAIT4, beats, calls_at, futex, pipe, proc, scene, stack, stacks_at, thread, waiting
+from tests.diagnose.stories import state
 
 REDUCE = (
     "all_reduce (torch/distributed/distributed_c10d.py:2501)",
@@ -23,10 +24,6 @@ BROADCAST = (
     "forward (model.py:9)",
 )
 USER = ("wait (threading.py:327)", "next_batch (data.py:40)", "forward (model.py:7)")
-
-
-def state(story, **question):
-    return story.judge(about="state", **question)
 
 
 def rank(number: int, **more):

@@ -7,11 +7,7 @@ import pytest
 
 from runbook.model.sample import CallSample, LockSample, Seen
 from tests.diagnose.scenes import FUTEX, SLEEP, calls_at, futex, lock_file, proc, scene, stack, stacks_at, waiting
-
-
-def state(story, **question):
-    return story.judge(about="state", **question)
-
+from tests.diagnose.stories import state
 
 BATON = "wait (torch/utils/file_baton.py:49)"
 SOFT = "SoftFileLock.acquire (filelock/_api.py:250)"

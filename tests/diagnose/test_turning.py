@@ -22,11 +22,7 @@ from tests.diagnose.scenes import (
     thread,
     waiting,
 )
-from tests.diagnose.stories import answer, listener
-
-
-def state(story, **question):
-    return story.judge(about="state", **question)
+from tests.diagnose.stories import answer, listener, state
 
 
 def burns(second: float, pid: int = 100, **more):
