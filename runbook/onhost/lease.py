@@ -147,18 +147,14 @@ def _view_of(notice: notices.Notice) -> Dict[str, Any]:
     keeper = notices.alive(record["keeper"], record["pids"]) is not False
     until = record["expires"] or notice.renewed + (record["hold_s"] if keeper else min(record["hold_s"], ALONE_S))
     shown = {key: record[key] for key in ("run", "holder", "gpus", "since")}
-    stale = _gone(notice) or ("nobody renewed it in time" if time.time() > until else "")
+    stale = _gone(notice) or _late(until)
     return {**shown, "renewed": notice.renewed, "until": until, "keeper": keeper, "stale": stale, "account": procs.user_name(notice.uid)}
 
 
 def _gone(notice: notices.Notice) -> str:
     """Why its holder is surely gone; empty when it is not, or when that cannot be seen."""
     record = notice.record
-    if record["boot_id"] != procs.boot_id():
-        return "the host was restarted since"
-    if not any(notices.alive(record[who], record["pids"]) is not False for who in ("helper", "keeper")):
-        return "its connection and its keeper are gone"
-    return ""
+    return _ended(record["boot_id"], any(notices.alive(record[who], record["pids"]) is not False for who in ("helper", "keeper")))
 
 
 def _view(folder: RunFolder, record: Dict[str, Any]) -> Dict[str, Any]:
@@ -171,13 +167,18 @@ def _view(folder: RunFolder, record: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _stale(record: Dict[str, Any], keeper: bool, until: float) -> str:
-    if record["boot_id"] != procs.boot_id():
+    helper = record["helper"]
+    return _ended(record["boot_id"], keeper or procs.is_alive(helper["pid"], helper["start"] or 0)) or _late(until)
+
+
+def _ended(boot_id: str, alive: bool) -> str:
+    if boot_id != procs.boot_id():
         return "the host was restarted since"
-    if not keeper and not procs.is_alive(record["helper"]["pid"], record["helper"]["start"] or 0):
-        return "its connection and its keeper are gone"
-    if time.time() > until:
-        return "nobody renewed it in time"
-    return ""
+    return "" if alive else "its connection and its keeper are gone"
+
+
+def _late(until: float) -> str:
+    return "nobody renewed it in time" if time.time() > until else ""
 
 
 def _held(other: Dict[str, Any]) -> str:

@@ -43,22 +43,19 @@ class ChildExit:
     """Readable once a child has ended, which it does not reap. A pidfd where there is one, else a thread that waits for it."""
 
     def __init__(self, pid: int) -> None:
-        self._fd = open_pidfd(pid)
-        self._thread: Optional[threading.Thread] = None
-        if self._fd is None:
-            self._fd, end = os.pipe()
-            self._thread = threading.Thread(target=_close_at_exit, args=(pid, end), daemon=True)
-            self._thread.start()
+        fd = open_pidfd(pid)
+        if fd is None:
+            fd, end = os.pipe()
+            threading.Thread(target=_close_at_exit, args=(pid, end), daemon=True).start()
+        self._fd = fd
 
     def fileno(self) -> int:
         """What to poll: any event means the end."""
-        assert self._fd is not None
         return self._fd
 
     def close(self) -> None:
         """Give the descriptor back. The thread of a child that never ends stays with it."""
-        os.close(self.fileno())
-        self._fd = None
+        os.close(self._fd)
 
 
 def open_pidfd(pid: int) -> Optional[int]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Lab, port
+from tests.e2e.conftest import lab, port
 from tests.real.place import real_dir
 from tests.real.setup import ready
 
@@ -33,14 +32,3 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = [report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", [])]
     for reason, count in Counter(skipped).items():
         terminalreporter.write_line(f"not tested, {count}: {reason}")
-
-
-@pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A lab of its own, whose home is where the engines keep their caches: cold at first."""
-    found = Lab(tmp_path_factory.mktemp("lab-state"))
-    up = found.runbook("lab", "up")
-    assert up.code == 0, up.err
-    yield found
-    down = found.runbook("lab", "down")
-    assert down.code == 0, down.err
