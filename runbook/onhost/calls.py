@@ -68,7 +68,7 @@ class Reading:
     def rows(self, found: Found, holders: Holders, searched: Set[str], complete: bool, table: Dict[int, procs.Stat]) -> Row:
         """The outcome. `searched`: names whose holders were looked for."""
         ends, quiet = _other_ends(found), wait_limits.no_alarms()
-        shared = shared_memory.read([stat.pid for stat, _ in self._found], table)
+        shared = shared_memory.read([stat for stat, _ in self._found], table)
         rows = []
         for stat, calls in self._found:
             for call in calls:

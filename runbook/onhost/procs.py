@@ -21,6 +21,7 @@ class Stat(NamedTuple):
     """The fields of /proc/PID/stat that are used. `start` is field 22, in ticks since boot.
 
     `faults`: minor and major page faults. `exit_status`: as wait(2) gives it, 0 also where it is not ours to read.
+    `stack`: where its stack begins, by chance at each exec and the same in whatever is forked from it; 0 where it is not ours to read.
     """
 
     pid: int
@@ -36,6 +37,7 @@ class Stat(NamedTuple):
     rss: int
     faults: int
     exit_status: int
+    stack: int
 
 
 def read_bytes(path: str, most: int = 1 << 20) -> Optional[bytes]:
@@ -81,6 +83,7 @@ def parse_stat(raw: bytes) -> Stat:
         rss=int(rest[21]) * PAGE,
         faults=int(rest[7]) + int(rest[9]),
         exit_status=int(rest[49]) if len(rest) > 49 else 0,
+        stack=int(rest[25]) if len(rest) > 25 else 0,
     )
 
 
@@ -287,19 +290,12 @@ def age_s(stat: Stat, uptime: Optional[float] = None) -> float:
 
 def code_since(pid: int) -> float:
     """When the program that a process runs began to be read, unix seconds: its start, or that of whom it was forked from."""
-    stat, stack = read_stat(pid), stack_top(pid)
-    oldest = age_s(stat) if stat is not None else 0.0
-    while stat is not None and stat.ppid > 1 and stack_top(stat.ppid) == stack:
-        stat = read_stat(stat.ppid)
-        oldest = max(oldest, age_s(stat) if stat is not None else 0.0)
+    stat = read_stat(pid)
+    stack, oldest = stat.stack if stat is not None else 0, 0.0
+    while stat is not None and stat.stack == stack:
+        oldest = max(oldest, age_s(stat))
+        stat = read_stat(stat.ppid) if stat.ppid > 1 else None
     return time.time() - oldest
-
-
-def stack_top(pid: int) -> bytes:
-    """Where its stack begins: by chance at each exec, and the same in whatever is forked from it. 0 where it is not ours to read."""
-    raw = read_bytes("/proc/%d/stat" % pid, 4096) or b""
-    fields = raw[raw.rfind(b")") + 1 :].split()
-    return fields[25] if len(fields) > 25 else b""
 
 
 def boot_id() -> str:

@@ -15,11 +15,12 @@ _NAMELESS = re.compile(r"^/dev/zero \(deleted\)$|^/SYSV[0-9a-f]+ \(deleted\)$")
 Key = Tuple[bytes, bytes]
 
 
-def read(pids: Iterable[int], table: Dict[int, procs.Stat]) -> Dict[int, Optional[List[Dict[str, Any]]]]:
+def read(stats: Iterable[procs.Stat], table: Dict[int, procs.Stat]) -> Dict[int, Optional[List[Dict[str, Any]]]]:
     """Of each of these processes what it shares, None where its maps cannot be read."""
-    mapped = {pid: _of(pid) for pid in pids}
+    stacks = {stat.pid: stat.stack for stat in stats}
+    mapped = {pid: _of(pid) for pid in stacks}
     nameless = {key for rows in mapped.values() for key, name in (rows or {}).items() if _NAMELESS.match(name)}
-    sharers, complete = _sharers(nameless, {procs.stack_top(pid) for pid in mapped}, table) if nameless else ({}, True)
+    sharers, complete = _sharers(nameless, set(stacks.values()), mapped, table) if nameless else ({}, True)
     return {pid: None if rows is None or len(rows) > MOST_ROWS else _rows(pid, rows, sharers, complete) for pid, rows in mapped.items()}
 
 
@@ -53,17 +54,19 @@ def _is_system(name: str) -> bool:
     return info.st_uid == 0 and not info.st_mode & 0o022
 
 
-def _sharers(keys: Set[Key], tops: Set[bytes], table: Dict[int, procs.Stat]) -> Tuple[Dict[Key, Set[int]], bool]:
+def _sharers(
+    keys: Set[Key], stacks: Set[int], known: Dict[int, Optional[Dict[Key, str]]], table: Dict[int, procs.Stat]
+) -> Tuple[Dict[Key, Set[int]], bool]:
     """Who has these mapped, and whether all that could have were asked: memory without a name is inherited by a fork and lost at an exec,
-    so only processes whose stacks begin at the same place (`tops`) can. Init is often hidden even from root; it shares nothing."""
+    so only processes whose stacks begin at the same place can. Init is often hidden even from root; it shares nothing."""
     found: Dict[Key, Set[int]] = {}
     complete = True
     for stat in table.values():
         if stat.state in "ZX" or stat.pid in (1, os.getpid()) or procs.is_kernel_thread(stat):
             continue
-        top = procs.stack_top(stat.pid)
-        mapped = _of(stat.pid) if top in tops else None
-        asked = mapped is not None or (top not in tops and top != b"0")
+        forked = stat.stack in stacks
+        mapped = known[stat.pid] if stat.pid in known else _of(stat.pid) if forked else None
+        asked = mapped is not None or (not forked and stat.stack != 0)
         complete = complete and (asked or procs.same(stat.pid, stat.start) is None)
         for key in keys & set(mapped or {}):
             found.setdefault(key, set()).add(stat.pid)
