@@ -135,3 +135,15 @@ def test_a_run_does_not_end_of_a_pipe_that_nobody_reads(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=write, timeout=60, check=False)
     os.close(write)
     assert (tmp_path / "cleaned").exists() and json.loads(done.stdout)["verdict"] == "passed"
+
+
+@pytest.mark.parametrize(("holder", "code", "state"), [(None, 9, "lost"), (DEAD, 9, "lost"), (HERE, 75, "running")])
+def test_a_run_that_never_began_is_lost_unless_somebody_works_on_it(tmp_path, capsys, holder, code, state):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "events.jsonl").touch()
+    if holder is not None:
+        (folder / "controller.lock").write_text(json.dumps(holder))
+    os.utime(folder, (1e9, 1e9))
+    assert exit_code(["wait", str(folder), "--for", "100ms", "--json"]) == code
+    assert json.loads(capsys.readouterr().out)["state"] == state
