@@ -10,8 +10,8 @@ import click
 import msgspec
 
 from runbook.model.clock import Clock, SystemClock
+from runbook.model.gpu import GpuSample
 from runbook.model.health import Finding, Health, Stage
-from runbook.model.sample import GpuSample
 from runbook.model.units import format_size
 
 GPU_LIMIT_S = 20.0

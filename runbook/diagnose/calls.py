@@ -8,7 +8,8 @@ from runbook.diagnose.execution import APART_S
 from runbook.diagnose.motion import Key, readings, rows
 from runbook.diagnose.stall import stall
 from runbook.diagnose.view import View
-from runbook.model.sample import CallSample, ProcessSample, Seen, ThreadSample, WaitSample
+from runbook.model.sample import ProcessSample, Seen, ThreadSample
+from runbook.model.waits import CallSample, WaitSample
 
 Tid = tuple[int, int]
 """A thread: its process's pid and its own id."""

@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from runbook.model.sample import CheckSample, Expectation
+from runbook.model.question import Expectation
+from runbook.model.sample import CheckSample
 
 HEAD_BYTES = 500
 KEPT_HEADERS = ("content-type", "content-length", "server", "via", "location", "retry-after", "www-authenticate")

@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from runbook.diagnose.motion import MEMORY_STEP, Motion, readings
-from runbook.model.sample import GpuSample, Sample, Seen
+from runbook.model.gpu import GpuSample
+from runbook.model.sample import Sample, Seen
 
 
 def counter_motions(samples: Sequence[Sample]) -> Iterator[Motion]:

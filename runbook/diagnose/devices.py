@@ -10,7 +10,8 @@ from runbook.diagnose.stall import stall
 from runbook.diagnose.standstill import Proof, at_rest, standstill, verdict
 from runbook.diagnose.view import View
 from runbook.diagnose.words import quote
-from runbook.model.sample import Seen, ToolSample
+from runbook.model.gpu import ToolSample
+from runbook.model.sample import Seen
 from runbook.model.units import format_duration
 from runbook.model.verdict import Culprit, Diagnosis, Evidence
 

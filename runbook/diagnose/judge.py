@@ -28,7 +28,8 @@ from runbook.diagnose.stops import stopped
 from runbook.diagnose.turning import livelock, spin
 from runbook.diagnose.view import View
 from runbook.model.profile import Profile
-from runbook.model.sample import Absent, Question, Sample
+from runbook.model.question import Question
+from runbook.model.sample import Absent, Sample
 from runbook.model.verdict import Diagnosis
 
 Rule = Callable[[View], Diagnosis | None]

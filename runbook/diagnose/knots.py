@@ -21,7 +21,8 @@ from runbook.diagnose.actors import tree
 from runbook.diagnose.calls import READS, Tid, at_calls, has_timer, looks_of, woken_by_signals
 from runbook.diagnose.loops import closed
 from runbook.diagnose.view import View
-from runbook.model.sample import CallSample, LockSample, ProcessSample, Seen
+from runbook.model.sample import LockSample, ProcessSample, Seen
+from runbook.model.waits import CallSample
 
 
 def knot(view: View) -> frozenset[Tid]:

@@ -8,7 +8,8 @@ from runbook.diagnose.calls import Tid
 from runbook.diagnose.places import normalised
 from runbook.diagnose.stall import stall
 from runbook.diagnose.view import View
-from runbook.model.sample import Seen, StackSample
+from runbook.model.sample import Seen
+from runbook.model.waits import StackSample
 
 CLOSED, LOOKS, NATIVE = "closed", "looks", "none"
 

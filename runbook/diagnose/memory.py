@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from runbook.diagnose import words
 from runbook.diagnose.view import View
-from runbook.model.sample import Absent, GpuSample, Sample, Seen
+from runbook.model.gpu import GpuSample
+from runbook.model.sample import Absent, Sample, Seen
 from runbook.model.units import format_duration, format_size
 from runbook.model.verdict import Culprit, Diagnosis, Evidence, Finding
 

@@ -12,7 +12,8 @@ from runbook.diagnose.motion import Key
 from runbook.diagnose.stall import stall
 from runbook.diagnose.view import View
 from runbook.diagnose.wait_lexicon import BLOCKED, FRAMES, TRIVIAL, WAITING_WORDS, WCHAN
-from runbook.model.sample import Seen, StackSample
+from runbook.model.sample import Seen
+from runbook.model.waits import StackSample
 
 LINE = re.compile(r":\d+\)$")
 ADDRESS = re.compile(r"0x[0-9a-fA-F]+|\+\d+$")

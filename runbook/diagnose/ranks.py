@@ -26,9 +26,10 @@ from runbook.diagnose.standstill import Proof, at_rest, proven, standstill, verd
 from runbook.diagnose.turning import standing
 from runbook.diagnose.view import View
 from runbook.diagnose.wait_lexicon import BLOCKED
-from runbook.model.sample import CallSample, CollectiveSample, ProcessSample, Seen
+from runbook.model.sample import ProcessSample, Seen
 from runbook.model.units import format_duration
 from runbook.model.verdict import Culprit, Diagnosis, Evidence
+from runbook.model.waits import CallSample, CollectiveSample
 
 DIED_S = 2.0
 """A rank that is dead for so long is not replaced any more; its log's last lines had time to come."""

@@ -12,7 +12,8 @@ from runbook.diagnose.stall import stall
 from runbook.diagnose.standstill import excused, standstill
 from runbook.diagnose.view import View
 from runbook.model.profile import Profile
-from runbook.model.sample import Question, Sample
+from runbook.model.question import Question
+from runbook.model.sample import Sample
 from runbook.model.units import format_duration
 
 

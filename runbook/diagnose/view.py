@@ -12,7 +12,8 @@ from runbook.diagnose.log_progress import LogMotions, log_motions
 from runbook.diagnose.motion import Motion
 from runbook.diagnose.phases import Track, track
 from runbook.model.profile import Profile
-from runbook.model.sample import Absent, Blind, CheckSample, ListenerSample, ProcessSample, Question, Sample, Seen
+from runbook.model.question import Question
+from runbook.model.sample import Absent, Blind, CheckSample, ListenerSample, ProcessSample, Sample, Seen
 
 T = TypeVar("T")
 SOURCES = (

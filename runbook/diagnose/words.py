@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runbook.diagnose.motion import Motion
-from runbook.model.sample import CheckSample, GpuHolder, GpuSample, ListenerSample, Question
+from runbook.model.gpu import GpuHolder, GpuSample
+from runbook.model.question import Question
+from runbook.model.sample import CheckSample, ListenerSample
 from runbook.model.units import format_duration, format_size
 
 LONGEST_QUOTE = 300

@@ -13,7 +13,8 @@ from runbook.engine.memory import Memory
 from runbook.engine.thread_rows import Unpacker
 from runbook.model.event import AnyEvent, SampleTaken, WaitBegan, WaitEnded
 from runbook.model.profile import Profile
-from runbook.model.sample import Question, Sample
+from runbook.model.question import Question
+from runbook.model.sample import Sample
 from runbook.model.units import dec_hook
 from runbook.model.verdict import Diagnosis
 

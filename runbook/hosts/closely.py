@@ -11,7 +11,8 @@ import msgspec
 from runbook.hosts.calling import Calling
 from runbook.hosts.errors import CallTimeout, RemoteError
 from runbook.model.remote import ProcessId, Taken, TakenFile, TakenItem
-from runbook.model.sample import Absent, Blind, CollectiveSample, Outcome, Seen, StackSample
+from runbook.model.sample import Absent, Blind, Outcome, Seen
+from runbook.model.waits import CollectiveSample, StackSample
 
 StacksFound = Union[Seen[tuple[StackSample, ...]], Absent, Blind]
 CollectivesFound = Union[Seen[tuple[CollectiveSample, ...]], Absent, Blind]

@@ -12,7 +12,8 @@ from typing import Any, Union
 
 import msgspec
 
-from runbook.model.sample import Question, Sample
+from runbook.model.question import Question
+from runbook.model.sample import Sample
 from runbook.model.usual import MeasuredStart
 from runbook.model.verdict import Diagnosis, Finding
 

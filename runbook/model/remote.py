@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from runbook.model.sample import GpuSample
+from runbook.model.gpu import GpuSample
 
 
 class Reply(msgspec.Struct, frozen=True):

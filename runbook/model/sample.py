@@ -11,7 +11,8 @@ from typing import Any, Generic, TypeVar, Union
 
 import msgspec
 
-from runbook.model.usual import Usual
+from runbook.model.gpu import GpuSample, ToolSample
+from runbook.model.waits import CollectiveSample, StackSample, WaitSample
 
 T = TypeVar("T")
 
@@ -150,94 +151,6 @@ class DiskSample(msgspec.Struct, frozen=True, kw_only=True):
     free_inodes: int | None = None
 
 
-class StackSample(msgspec.Struct, frozen=True, kw_only=True):
-    """One thread's stack, innermost frame first, each `function (file:line)`.
-
-    `source`: py-spy, faulthandler or wchan (then one frame, the kernel's wait channel, or "running"). `main`: the process's main
-    thread. `look`: 1 or 2, the two looks that are compared. `note`: why no better source was had, on a main thread's wchan.
-
-    By the source of its lines, where that says so for certain: `wants`, the lock that it waits for, `holds`, those that it holds, under
-    names that mean the same lock in all threads of the process; `loop`, what goes round at its line: closed (for ever, and only computes,
-    sleeps and logs), looks (until a value in memory changes), open (anything else), none, or empty where the source was not read; of a main
-    thread `interrupts`, whether it goes on after SIGINT: a frame catches that, or a file sets a handler for it.
-    """
-
-    pid: int
-    tid: int
-    rank: int | None
-    source: str
-    frames: tuple[str, ...]
-    thread: str = ""
-    main: bool = False
-    look: int = 1
-    note: str = ""
-    wants: str = ""
-    holds: tuple[str, ...] = ()
-    loop: str = ""
-    interrupts: bool = False
-
-
-class CallSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The system call in which a thread waits.
-
-    `call`: futex, read, poll (until one of several can be read), child, lock, or empty for any other and for none. `timed`: it comes back
-    by itself, or may, for the reason in `doubt`. `private`, `at`: of a futex, whether only threads of the same process can wake it, and
-    its address. `owner`: the thread that holds the C library's mutex at which it waits. `child`: the one child that is waited for, null
-    for any. `peers`: the processes that could send what is read, all of them where `peers_known`.
-    """
-
-    tid: int
-    call: str = ""
-    timed: bool = False
-    private: bool = False
-    at: int = 0
-    child: int | None = None
-    peers: tuple[int, ...] = ()
-    peers_known: bool = False
-    owner: int | None = None
-    doubt: str = ""
-
-
-class SharedSample(msgspec.Struct, frozen=True, kw_only=True):
-    """Memory that a process shares. `pids`: who else has it mapped or open; `known`: nobody but those can ever write it."""
-
-    name: str
-    pids: tuple[int, ...] = ()
-    known: bool = False
-
-
-class WaitSample(msgspec.Struct, frozen=True, kw_only=True):
-    """The waits of one process's threads, all of them. `caught`: signals for which it has a handler, null when that was not read.
-
-    `alarm`: whether a timer of its own may send it a signal, null where that cannot be seen. `shared`: null where it was not read.
-    """
-
-    pid: int
-    start: int
-    caught: tuple[int, ...] | None
-    threads: tuple[CallSample, ...]
-    alarm: bool | None = None
-    shared: tuple[SharedSample, ...] | None = None
-
-
-class CollectiveSample(msgspec.Struct, frozen=True, kw_only=True):
-    """What a communicator says of one rank: the operation it is in and its sequence number (NCCL RAS or torch's flight recorder).
-
-    `state`: started, completed, unresponsive, dead, initialising or empty. `look`: 1 or 2. Of flight: the last collective that the rank
-    entered, completed when it has left it. Of RAS: `sequence` is how many operations the rank has launched, `operation` how many of each
-    kind, `state` empty while it answers.
-    """
-
-    group: str
-    rank: int
-    source: str
-    """ras, flight or log."""
-    sequence: int | None = None
-    operation: str = ""
-    state: str = ""
-    look: int = 1
-
-
 class ProcessSample(msgspec.Struct, frozen=True, kw_only=True):
     """One process of the server's tree. `rank` is read from its title or environment, else null."""
 
@@ -314,35 +227,6 @@ class ListenerSample(msgspec.Struct, frozen=True, kw_only=True):
     age_s: float | None = None
 
 
-class GpuHolder(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that holds GPU memory. `used` is null when only an open device file gives it away."""
-
-    pid: int
-    user: str = ""
-    title: str = ""
-    age_s: float | None = None
-    used: int | None = None
-
-
-class GpuSample(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU as the driver's tool reports it; memory in bytes."""
-
-    index: int
-    name: str
-    used: int
-    total: int
-    uuid: str = ""
-    utilisation: int | None = None
-    holders: tuple[GpuHolder, ...] = ()
-    faults: tuple[str, ...] = ()
-    """ECC, Xid, MIG or lost-device states that the tool reported."""
-    power_w: float | None = None
-    """Null where the tool does not say, as is `throttle`."""
-    power_limit_w: float | None = None
-    throttle: tuple[str, ...] | None = None
-    """Why clocks are held down: power cap, thermal, power brake, …; empty: they are not."""
-
-
 class ExitSample(msgspec.Struct, frozen=True, kw_only=True):
     """How the server's main process ended, as its parent saw it. `lived_s` counts from exec.
 
@@ -373,15 +257,6 @@ class EngineSample(msgspec.Struct, frozen=True, kw_only=True):
     steps: int | None = None
     running: int | None = None
     waiting: int | None = None
-
-
-class ToolSample(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU tool of the driver that has not ended yet: its process, state letter and wait channel."""
-
-    pid: int
-    state: str
-    age_s: float
-    wchan: str = ""
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -428,37 +303,3 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Outcome = Union[Seen[Any], Absent, Blind]
-
-
-class Expectation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a check must answer: status, a regex searched in the body, a subset of its JSON, a subset of the server's info."""
-
-    status: tuple[int, ...] = (200,)
-    body: str | None = None
-    json: Any = None
-    info: dict[str, Any] = {}
-
-
-class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What a wait wants to know. `about` is healthy, request, settle, gpu_free or state (of a server that is only looked at).
-
-    `since` is when the wait began, `box_s` its time box, `final` that the box has ended: then `judge` must answer.
-    `stall_after_s` overrides the phase's budget; `on_suspect`: continue, collect or fail; `in_flight`: requests known to be open.
-    """
-
-    about: str
-    since: float
-    box_s: float
-    final: bool = False
-    expect: Expectation = Expectation()
-    path: str = "/health"
-    consecutive: int = 1
-    below: int = 0
-    stable_for_s: float = 0.0
-    usual: Usual | None = None
-    stall_after_s: float | None = None
-    on_suspect: str = "collect"
-    in_flight: int = 0
-    ranks: int | None = None
-    """How many ranks there should be, when it is known from the launch's arguments."""
-    limited_by: str | None = None

@@ -14,7 +14,8 @@ import msgspec
 from runbook.hosts.base import CancelToken, Host, HostFacts, LaunchState, Mark, UndoRecord, Unreachable
 from runbook.model.clock import Clock
 from runbook.model.profile import Profile
-from runbook.model.sample import Question, Sample
+from runbook.model.question import Question
+from runbook.model.sample import Sample
 from runbook.model.usual import PhaseTime, Usual
 from runbook.model.verdict import Diagnosis
 

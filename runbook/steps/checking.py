@@ -5,7 +5,8 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from runbook.hosts.base import CallTimeout, CancelToken, HttpAnswer, RemoteError
-from runbook.model.sample import Blind, CheckSample, Expectation, Seen
+from runbook.model.question import Expectation
+from runbook.model.sample import Blind, CheckSample, Seen
 from runbook.model.units import format_duration
 from runbook.steps.base import StepContext
 from runbook.steps.exchange import Exchange

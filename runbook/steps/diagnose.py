@@ -10,7 +10,8 @@ from msgspec import Meta
 
 from runbook.lang.expressions import Unknown
 from runbook.model.fields import LaunchRef
-from runbook.model.sample import Expectation, Question, Sample
+from runbook.model.question import Expectation, Question
+from runbook.model.sample import Sample
 from runbook.steps.base import Launched, Step, StepContext, StepResult
 from runbook.steps.checking import Checks
 from runbook.steps.patience import OnSuspect, StallAfter, bad_duration, bad_url, seconds_or_auto

@@ -11,7 +11,8 @@ from msgspec import Meta
 from runbook.diagnose.judge import judged
 from runbook.hosts.base import Mark, RemoteError, ScanMatch, ScanReport
 from runbook.model.fields import LaunchRef, Regex, StepRef
-from runbook.model.sample import Question, Sample
+from runbook.model.question import Question
+from runbook.model.sample import Sample
 from runbook.model.units import Duration
 from runbook.model.verdict import Diagnosis, Evidence
 from runbook.steps.base import Launched, Step, StepContext, StepResult, Window

@@ -15,7 +15,8 @@ from runbook.hosts.base import HostError, LaunchSpec, LaunchState, RemoteError
 from runbook.lang.expressions import Unknown
 from runbook.model.fields import Port, ProfileName, ShellText
 from runbook.model.profile import Profile
-from runbook.model.sample import Question, Sample, Seen
+from runbook.model.question import Question
+from runbook.model.sample import Sample, Seen
 from runbook.model.units import Duration
 from runbook.model.verdict import Culprit, Diagnosis, Evidence
 from runbook.model.versions import unknown_versions

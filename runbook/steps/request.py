@@ -15,7 +15,8 @@ from runbook.hosts.base import CancelToken, HttpAnswer, Mark, Unreachable
 from runbook.lang.expressions import Unknown
 from runbook.model.fields import LaunchRef, Regex
 from runbook.model.profile import Profile
-from runbook.model.sample import CheckSample, Expectation, Question, Sample, Seen
+from runbook.model.question import Expectation, Question
+from runbook.model.sample import CheckSample, Sample, Seen
 from runbook.model.verdict import Diagnosis
 from runbook.steps.base import Launched, Step, StepContext, StepResult
 from runbook.steps.exchange import Exchange

@@ -8,7 +8,8 @@ import msgspec
 
 from runbook.hosts.base import Completed, LaunchState, ProcessId
 from runbook.model.profile import Profile
-from runbook.model.sample import Question, Sample, Seen
+from runbook.model.question import Question
+from runbook.model.sample import Sample, Seen
 from runbook.model.verdict import Diagnosis
 from runbook.steps.base import Launched, StepContext
 from runbook.steps.exchange import Exchange

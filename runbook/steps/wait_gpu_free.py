@@ -10,8 +10,10 @@ from msgspec import Meta
 
 from runbook.hosts.base import CallTimeout, GpuReport, RemoteError
 from runbook.lang.expressions import Unknown
+from runbook.model.gpu import GpuSample
 from runbook.model.profile import Profile
-from runbook.model.sample import Absent, Blind, GpuSample, Outcome, Question, Sample, Seen
+from runbook.model.question import Question
+from runbook.model.sample import Absent, Blind, Outcome, Sample, Seen
 from runbook.model.units import Duration, Size, format_size
 from runbook.model.verdict import Diagnosis
 from runbook.steps.base import Step, StepContext, StepResult

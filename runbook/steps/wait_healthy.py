@@ -14,7 +14,8 @@ from runbook.diagnose.phases import rank_number, table, track
 from runbook.lang.expressions import Unknown
 from runbook.model.fields import LaunchRef, Regex
 from runbook.model.profile import Profile
-from runbook.model.sample import Expectation, Question, Sample
+from runbook.model.question import Expectation, Question
+from runbook.model.sample import Sample
 from runbook.steps.base import Launched, RankPhase, Step, StepContext, StepResult
 from runbook.steps.checking import Checks
 from runbook.steps.identity import identify

@@ -13,7 +13,8 @@ from runbook.diagnose.judge import judged
 from runbook.diagnose.view import View
 from runbook.hosts.base import CallTimeout, HostError, HttpAnswer, Mark, RemoteError
 from runbook.model.profile import Profile
-from runbook.model.sample import Blind, CheckSample, Expectation, Question, Sample, Seen
+from runbook.model.question import Expectation, Question
+from runbook.model.sample import Blind, CheckSample, Sample, Seen
 from runbook.model.verdict import Diagnosis
 from runbook.steps.base import Launched, StepContext
 from runbook.steps.caches import caches

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from runbook.diagnose.check import check_sample
-from runbook.model.sample import Expectation, GpuHolder, Seen
+from runbook.model.gpu import GpuHolder
+from runbook.model.question import Expectation
+from runbook.model.sample import Seen
 from tests.cases.telling import GIB, MIB, Told, answered, at, full, gpu, listens, proc, refused, tell
 
 READY = {0.0: "INFO:     Application startup complete."}

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from runbook.diagnose.lines import Matcher
 from runbook.model.profile import Profile
-from runbook.model.sample import Blind, LogSample, Question, Sample, Seen
+from runbook.model.question import Question
+from runbook.model.sample import Blind, LogSample, Sample, Seen
 from tests.cases.telling import KNOWN, T0, Told
 
 CLOCK = re.compile(r"(?<![\d:.])([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?![\d:])")

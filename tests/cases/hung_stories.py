@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from runbook.model.sample import Blind, CallSample, PipeSample, Seen, WaitSample
+from runbook.model.sample import Blind, PipeSample, Seen
+from runbook.model.waits import CallSample, WaitSample
 from tests.cases.telling import (
     GIB,
     Told,

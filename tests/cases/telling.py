@@ -8,30 +8,28 @@ from typing import Any, NamedTuple
 from runbook.cli.profiles import profiles
 from runbook.diagnose.check import check_sample
 from runbook.diagnose.judge import judge
+from runbook.model.gpu import GpuSample, ToolSample
 from runbook.model.profile import Profile
+from runbook.model.question import Expectation, Question
 from runbook.model.sample import (
     Absent,
     Blind,
     CheckSample,
     EngineSample,
     ExitSample,
-    Expectation,
     FolderSample,
-    GpuSample,
     IoSample,
     ListenerSample,
     LogSample,
     PipeSample,
     ProcessSample,
-    Question,
     Sample,
     Seen,
     SocketSample,
-    StackSample,
     ThreadSample,
-    ToolSample,
 )
 from runbook.model.verdict import Diagnosis
+from runbook.model.waits import StackSample
 
 T0 = 1_950_000_000.0
 KNOWN = profiles()

@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from runbook.diagnose.metrics import from_log
-from runbook.model.sample import CheckSample, Expectation, Seen
+from runbook.model.question import Expectation
+from runbook.model.sample import CheckSample, Seen
 from tests.cases.fixtures import SILENT_S, read
 from tests.cases.other_twins import TWINS as OTHER_TWINS
 from tests.cases.other_twins import changed as twin_of

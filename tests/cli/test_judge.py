@@ -15,7 +15,8 @@ from runbook.engine.memory import Memory
 from runbook.engine.thread_rows import Packer
 from runbook.model.event import SampleTaken, WaitBegan, WaitEnded
 from runbook.model.profile import Profile
-from runbook.model.sample import Question, Sample
+from runbook.model.question import Question
+from runbook.model.sample import Sample
 from runbook.model.units import enc_hook
 from tests.cli.recorded import events, record
 from tests.diagnose.stories import GENERIC, SGLANG, T0, WEIGHTS, Story, process, shard

@@ -11,19 +11,8 @@ from typing import Any
 import msgspec
 
 from runbook.model.profile import Profile
-from runbook.model.sample import (
-    Absent,
-    CallSample,
-    IoSample,
-    LockSample,
-    PipeSample,
-    ProcessSample,
-    Seen,
-    SocketSample,
-    StackSample,
-    ThreadSample,
-    WaitSample,
-)
+from runbook.model.sample import Absent, IoSample, LockSample, PipeSample, ProcessSample, Seen, SocketSample, ThreadSample
+from runbook.model.waits import CallSample, StackSample, WaitSample
 from tests.diagnose.stories import GENERIC, Story, process
 
 FULL_EVERY_S = 10

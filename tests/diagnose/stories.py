@@ -10,19 +10,8 @@ import runbook
 from runbook.diagnose.check import check_sample
 from runbook.diagnose.judge import judge
 from runbook.model.profile import Profile
-from runbook.model.sample import (
-    Absent,
-    CheckSample,
-    Expectation,
-    IoSample,
-    ListenerSample,
-    LogSample,
-    ProcessSample,
-    Question,
-    Sample,
-    Seen,
-    ThreadSample,
-)
+from runbook.model.question import Expectation, Question
+from runbook.model.sample import Absent, CheckSample, IoSample, ListenerSample, LogSample, ProcessSample, Sample, Seen, ThreadSample
 from runbook.model.verdict import Diagnosis
 from runbook.playbook import profiles
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runbook.diagnose.check import check_sample, subset
-from runbook.model.sample import Expectation
+from runbook.model.question import Expectation
 
 
 def check(payload: bytes = b"", status: int = 200, **expect: object):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from runbook.model.sample import CallSample, Seen
+from runbook.model.sample import Seen
+from runbook.model.waits import CallSample
 from tests.diagnose.scenes import (
     FUTEX,
     LOOP,

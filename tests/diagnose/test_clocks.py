@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from runbook.diagnose.judge import judge
-from runbook.model.sample import Question
+from runbook.model.question import Question
 from tests.diagnose.stories import READY, SGLANG, T0, WEIGHTS, Story, answer, process, shard
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from runbook.model.sample import Blind, CallSample, CheckSample, GpuSample, PressureSample, Seen
+from runbook.model.gpu import GpuSample
+from runbook.model.sample import Blind, CheckSample, PressureSample, Seen
+from runbook.model.waits import CallSample
 from tests.diagnose.scenes import (
     FUTEX,
     LOOP,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runbook.model.sample import GpuSample, Seen
+from runbook.model.gpu import GpuSample
+from runbook.model.sample import Seen
 from tests.diagnose.scenes import SLEEP, connection, proc, scene
 from tests.diagnose.stories import state
 

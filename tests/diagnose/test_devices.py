@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from runbook.model.sample import Absent, GpuSample, Seen, ToolSample
+from runbook.model.gpu import GpuSample, ToolSample
+from runbook.model.sample import Absent, Seen
 from tests.diagnose.scenes import FUTEX, proc, scene, stands
 from tests.diagnose.stories import state
 

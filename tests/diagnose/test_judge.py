@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from runbook.diagnose.judge import RULES
-from runbook.model.sample import Absent, Blind, ExitSample, Expectation, PressureSample, ProcessSample, Seen, ThreadSample
+from runbook.model.question import Expectation
+from runbook.model.sample import Absent, Blind, ExitSample, PressureSample, ProcessSample, Seen, ThreadSample
 from runbook.model.verdict import CRASHED_KINDS, EXIT_CODES, HUNG_KINDS, SLOW_KINDS
 from tests.diagnose.stories import GENERIC, READY, SGLANG, WEIGHTS, Story, answer, listener, no_answer, process, shard
 

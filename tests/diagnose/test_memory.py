@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from runbook.diagnose.judge import judge
+from runbook.model.gpu import GpuHolder, GpuSample
 from runbook.model.profile import Profile
-from runbook.model.sample import Absent, Blind, GpuHolder, GpuSample, Question, Sample, Seen
+from runbook.model.question import Question
+from runbook.model.sample import Absent, Blind, Sample, Seen
 from runbook.model.verdict import Diagnosis
 
 GIB = 2**30

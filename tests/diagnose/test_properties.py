@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runbook.diagnose.judge import judge
-from runbook.model.sample import Blind, FolderSample, LockSample, Question, Sample, Seen
+from runbook.model.question import Question
+from runbook.model.sample import Blind, FolderSample, LockSample, Sample, Seen
 from tests.diagnose.scenes import (
     FUTEX,
     LOOP,

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from runbook.diagnose.ranks import rank_desync
-from runbook.model.sample import Blind, CallSample, CollectiveSample, Seen, StackSample
+from runbook.model.sample import Blind, Seen
+from runbook.model.waits import CallSample, CollectiveSample, StackSample
 from tests.diagnose.scenes import FUTEX, LOOP, SLEEP, WAIT4, beats, calls_at, futex, pipe, proc, scene, stack, stacks_at, thread, waiting
 from tests.diagnose.stories import state
 

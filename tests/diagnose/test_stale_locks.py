@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from runbook.model.sample import CallSample, LockSample, Seen
+from runbook.model.sample import LockSample, Seen
+from runbook.model.waits import CallSample
 from tests.diagnose.scenes import FUTEX, SLEEP, calls_at, futex, lock_file, proc, scene, stack, stacks_at, waiting
 from tests.diagnose.stories import state
 

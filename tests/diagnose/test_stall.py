@@ -7,7 +7,8 @@ import pytest
 
 from runbook.diagnose.stall import DEFAULT_BUDGET_S, FROZEN_CAP_S, stall
 from runbook.diagnose.view import View
-from runbook.model.sample import Absent, Blind, PressureSample, Question, Seen
+from runbook.model.question import Question
+from runbook.model.sample import Absent, Blind, PressureSample, Seen
 from tests.diagnose.scenes import proc, scene, stands, thread
 from tests.diagnose.stories import SGLANG, T0, WEIGHTS, Story, process
 

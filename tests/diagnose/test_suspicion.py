@@ -8,7 +8,9 @@ from runbook.diagnose.judge import RULES, judge
 from runbook.diagnose.suspicion import suspicion
 from runbook.diagnose.trail import trail
 from runbook.diagnose.view import View
-from runbook.model.sample import Blind, GpuSample, Question, Seen
+from runbook.model.gpu import GpuSample
+from runbook.model.question import Question
+from runbook.model.sample import Blind, Seen
 from runbook.model.verdict import HUNG_KINDS
 from tests.diagnose.scenes import LOOP, PIPE_WRITE, RECV, SLEEP, connection, lock_file, proc, scene, stack, stacks_at, stands
 from tests.diagnose.stories import READY, SGLANG, T0, answer, listener

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from runbook.model.sample import CallSample, EngineSample, PipeSample, Seen, SharedSample
+from runbook.model.sample import EngineSample, PipeSample, Seen
+from runbook.model.waits import CallSample, SharedSample
 from tests.diagnose.scenes import (
     FUTEX,
     LOOP,
@@ -216,7 +217,7 @@ def test_a_second_bar_after_a_full_one_is_progress() -> None:
 
 def _motions(story):
     from runbook.diagnose.view import View
-    from runbook.model.sample import Question
+    from runbook.model.question import Question
 
     return View(story.samples, story.profile, Question(about="state", since=0, box_s=1), story.samples[-1].t).motions
 

@@ -12,7 +12,8 @@ from runbook.diagnose.view import View
 from runbook.engine.watch import watch
 from runbook.model.event import Moved, Suspected, WaitBegan, WaitEnded
 from runbook.model.profile import Profile
-from runbook.model.sample import LogSample, ProcessSample, Question, Sample, Seen, ThreadSample
+from runbook.model.question import Question
+from runbook.model.sample import LogSample, ProcessSample, Sample, Seen, ThreadSample
 from tests.diagnose.stories import GENERIC
 from tests.engine.test_watch import MovingClock, Waiter
 

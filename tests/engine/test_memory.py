@@ -4,7 +4,8 @@ import itertools
 
 from runbook.engine.memory import KEEP_S, MOST_OLD, THIN_S, Memory
 from runbook.engine.thread_rows import Packer, Unpacker
-from runbook.model.sample import Absent, Blind, LogSample, ProcessSample, Sample, Seen, StackSample, ThreadSample
+from runbook.model.sample import Absent, Blind, LogSample, ProcessSample, Sample, Seen, ThreadSample
+from runbook.model.waits import StackSample
 
 
 def at(t, **sources):

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from runbook.hosts.base import Host, ProcessId
-from runbook.model.sample import Absent, Blind, CollectiveSample, Seen
+from runbook.model.sample import Absent, Blind, Seen
+from runbook.model.waits import CollectiveSample
 from runbook.onhost import flight_read, ras_read
 from tests.support.processes import python, start_of
 from tests.support.waiting import until

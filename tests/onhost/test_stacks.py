@@ -14,7 +14,8 @@ import pytest
 
 from runbook.hosts.base import Host, ProcessId
 from runbook.hosts.py_spy import installed, machine_of
-from runbook.model.sample import Absent, Blind, Seen, StackSample
+from runbook.model.sample import Absent, Blind, Seen
+from runbook.model.waits import StackSample
 from runbook.onhost import foreign, py_spy
 from tests.support.processes import python, start_of, state_of
 from tests.support.waiting import until

@@ -11,20 +11,18 @@ from hypothesis import strategies as st
 from runbook.diagnose.ends import moved
 from runbook.diagnose.judge import judge
 from runbook.diagnose.view import View
+from runbook.model.gpu import GpuHolder, GpuSample
+from runbook.model.question import Expectation, Question
 from runbook.model.sample import (
     Absent,
     Blind,
     CheckSample,
     ExitSample,
-    Expectation,
-    GpuHolder,
-    GpuSample,
     IoSample,
     ListenerSample,
     LogSample,
     PressureSample,
     ProcessSample,
-    Question,
     Sample,
     Seen,
     ThreadSample,

@@ -24,18 +24,8 @@ from runbook.model.event import (
     StepEnded,
     StepStarted,
 )
-from runbook.model.sample import (
-    Absent,
-    Blind,
-    CheckSample,
-    GpuSample,
-    IoSample,
-    LogSample,
-    ProcessSample,
-    Sample,
-    Seen,
-    ThreadSample,
-)
+from runbook.model.gpu import GpuSample
+from runbook.model.sample import Absent, Blind, CheckSample, IoSample, LogSample, ProcessSample, Sample, Seen, ThreadSample
 from runbook.model.verdict import EXIT_CODES, Culprit, Diagnosis, Evidence, Finding
 
 

@@ -10,18 +10,8 @@ from typing import Any
 import msgspec
 
 from runbook.model.event import MainEnded, Moved, PhaseReached, Registered, RunEnded, RunStarted, SampleTaken, StepEnded, StepStarted
-from runbook.model.sample import (
-    Absent,
-    Blind,
-    CheckSample,
-    GpuSample,
-    IoSample,
-    LogSample,
-    ProcessSample,
-    Sample,
-    Seen,
-    ThreadSample,
-)
+from runbook.model.gpu import GpuSample
+from runbook.model.sample import Absent, Blind, CheckSample, IoSample, LogSample, ProcessSample, Sample, Seen, ThreadSample
 from runbook.model.verdict import Culprit, Diagnosis, Evidence
 
 BEGIN = 1_790_000_000.0

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from runbook.model.event import EvidenceSaved, PhaseReached, RunEnded, SampleTaken, StepEnded, StepStarted
-from runbook.model.sample import GpuSample, Sample, Seen
+from runbook.model.gpu import GpuSample
+from runbook.model.sample import Sample, Seen
 from runbook.model.verdict import Diagnosis, Evidence
 from runbook.render.budget import Budget
 from runbook.render.html import html

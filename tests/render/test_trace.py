@@ -8,7 +8,8 @@ from collections import defaultdict
 from hypothesis import given
 
 from runbook.model.event import ActionEnded, ActionStarted, Found, Interrupted, PhaseReached, RunEnded, SampleTaken, StepEnded, StepStarted
-from runbook.model.sample import CheckSample, GpuSample, IoSample, LogSample, ProcessSample, Sample, Seen
+from runbook.model.gpu import GpuSample
+from runbook.model.sample import CheckSample, IoSample, LogSample, ProcessSample, Sample, Seen
 from runbook.model.verdict import Finding
 from runbook.render.trace import trace
 from tests.render.histories import histories, thorough
