@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from tests.real.place import ROOT, model, python
+from tests.real.place import ROOT, model, python, real_dir
 
 SGLANG_VARS = ROOT / "playbooks" / "vars" / "sglang_cpu_tiny.yaml"
 
@@ -27,6 +27,18 @@ class Engine(NamedTuple):
     workers: dict[str, str]
 
 
+def sglang(port: int) -> Engine:
+    """Its server with the draft, as the file of variables for the shipped playbook has it."""
+    text = SGLANG_VARS.read_text(encoding="utf-8")
+    for name, value in {"env('REAL_DIR')": str(real_dir()), "env('REAL_DRAFT', 'draft')": "draft"}.items():
+        text = text.replace("${{ " + name + " }}", value)
+    told = yaml.safe_load(text) | {"port": port}
+    known = {"${{ vars." + name + " }}": str(told[name]) for name in ("model", "port", "algorithm")}
+    command = [known.get(word, word) for word in told["command"]]
+    workers = {"main": r"-m sglang\.launch_server", "scheduler": "^sglang::scheduler", "detokenizer": "^sglang::detokenizer"}
+    return Engine("sglang", command, told["env"], workers)
+
+
 def vllm(port: int, draft: str | None = "draft_hidden_ids", *flags: str) -> Engine:
     """Its API server. Without `--enforce-eager` among the flags it compiles first."""
     speculative = {"method": "eagle3", "model": str(model(draft)), "num_speculative_tokens": 4} if draft else None
@@ -38,10 +50,13 @@ def vllm(port: int, draft: str | None = "draft_hidden_ids", *flags: str) -> Engi
     return Engine("vllm", command, env, workers)
 
 
-def playbook(path: Path, engine: Engine, steps: list[Step], before: Sequence[Step] = (), cleanup: Sequence[Step] = END) -> Path:
+def playbook(
+    path: Path, engine: Engine, steps: list[Step], before: Sequence[Step] = (), cleanup: Sequence[Step] = END, log: str = "auto"
+) -> Path:
     """A playbook on the lab that launches it as `server`, and then does these steps."""
-    launch = {"id": "server", "launch": {"command": engine.command, "env": engine.env, "profile": engine.profile}}
-    whole: Step = {"runbook": 1, "name": f"{engine.profile} itself", "hosts": {"gpu": "lab"}, "steps": [*before, launch, *steps]}
+    launch = {"command": engine.command, "env": engine.env, "profile": engine.profile, "log": log}
+    all_steps = [*before, {"id": "server", "launch": launch}, *steps]
+    whole: Step = {"runbook": 1, "name": f"{engine.profile} itself", "hosts": {"gpu": "lab"}, "steps": all_steps}
     if cleanup:
         whole["always"] = list(cleanup)
     path.write_text(yaml.safe_dump(whole, sort_keys=False, width=1000), encoding="utf-8")

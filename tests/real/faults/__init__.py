@@ -1,0 +1,1 @@
+"""Faults made from outside in real engines, and which verdict is right for each."""

@@ -1,0 +1,185 @@
+"""What is done to a real engine from outside: signals, limits, files, and other processes.
+
+An `Act` strikes at a moment. An `Around` is there from before the launch until all of the engine has ended; it may put words before
+the engine's command, add variables, or name the log. Limits of cgroups and the small disk need root and cgroup v1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import NamedTuple
+
+from runbook.lab import processes
+from tests.real.engines import Engine
+from tests.real.looking import Stage, answers
+from tests.real.place import model
+
+MIB = 2**20
+
+
+class Scene(Stage):
+    """One start and what was done to it. `hurt`: who was signalled; `log`: of the server, once it was launched; `later`: what to undo at the end."""
+
+    def __init__(self, state: Path, engine: Engine, port: int) -> None:
+        super().__init__(state, engine, port)
+        self.hurt: processes.Process | None = None
+        self.log = Path()
+        self.later = contextlib.ExitStack()
+
+    def send(self, victim: str, number: int) -> None:
+        """Signal it."""
+        self.hurt = self.find(victim)
+        assert self.hurt is not None, f"no {victim}"
+        processes.send(self.hurt, number)
+
+    def undo(self) -> None:
+        """Who was stopped goes on."""
+        if self.hurt is not None:
+            processes.send(self.hurt, signal.SIGCONT)
+        self.hurt = None
+
+
+class Changes(NamedTuple):
+    """What an `Around` asks of the launch."""
+
+    words: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    log: str = "auto"
+
+
+Act = Callable[[Scene], object]
+Around = Callable[[Scene], AbstractContextManager[Changes]]
+
+
+def stop(victim: str) -> Act:
+    """SIGSTOP; `undo` lets it go on."""
+    return lambda scene: scene.send(victim, signal.SIGSTOP)
+
+
+def kill(victim: str) -> Act:
+    """SIGKILL."""
+    return lambda scene: scene.send(victim, signal.SIGKILL)
+
+
+def rename_log(scene: Scene) -> None:
+    """As logrotate does by default: another name, and a new empty file that nobody writes into."""
+    scene.log.rename(scene.log.with_suffix(".log.1"))
+    scene.log.touch()
+
+
+def truncate_log(scene: Scene) -> None:
+    """As logrotate's copytruncate."""
+    os.truncate(scene.log, 0)
+
+
+def take_port(scene: Scene) -> None:
+    """Another server gets its port before it does."""
+    scene.later.enter_context(_other_server(scene))
+
+
+def fill_disk(scene: Scene) -> None:
+    """No byte is left where its log lies."""
+    with contextlib.suppress(OSError), (scene.log.parent / "filler").open("wb", buffering=0) as filler:
+        while True:
+            filler.write(bytes(4096))
+
+
+@contextlib.contextmanager
+def plain(scene: Scene) -> Iterator[Changes]:
+    """Nothing."""
+    yield Changes()
+
+
+@contextlib.contextmanager
+def memory_limit(scene: Scene) -> Iterator[Changes]:
+    """1000 MiB for all its processes together: enough for one, too little for all."""
+    with _cgroup("memory", "memory.limit_in_bytes", str(1000 * MIB)) as words:
+        yield Changes(words)
+
+
+@contextlib.contextmanager
+def slow_disk(scene: Scene) -> Iterator[Changes]:
+    """64 KiB/s from the disk that holds the weights, none of which is in the page cache."""
+    for path in model(".").rglob("*.safetensors"):
+        with path.open("rb") as weights:
+            os.fsync(weights.fileno())
+            os.posix_fadvise(weights.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    device = os.stat(model("target")).st_dev
+    with _cgroup("blkio", "blkio.throttle.read_bps_device", f"{os.major(device)}:{os.minor(device)} {64 * 1024}") as words:
+        yield Changes(words)
+
+
+@contextlib.contextmanager
+def small_disk(scene: Scene) -> Iterator[Changes]:
+    """A disk of its own for the log, to be filled."""
+    with tempfile.TemporaryDirectory(prefix="disk-") as place:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", place], check=True)
+        try:
+            yield Changes(log=f"{place}/server.log")
+        finally:
+            subprocess.run(["umount", "--lazy", place], check=True)
+
+
+@contextlib.contextmanager
+def loaded_cores(scene: Scene) -> Iterator[Changes]:
+    """Two busy processes on each core."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        yield Changes()
+    finally:
+        for one in busy:
+            one.kill()
+            one.wait()
+
+
+@contextlib.contextmanager
+def port_taken(scene: Scene) -> Iterator[Changes]:
+    """Another server has its port before it starts."""
+    with _other_server(scene):
+        yield Changes()
+
+
+@contextlib.contextmanager
+def asked(scene: Scene) -> Iterator[Changes]:
+    """A wrapper asks something on a stdin that is a pipe into which nobody writes, as `yes |` forgotten in a script does."""
+    script = 'tail -f /dev/null | { printf "Proceed? [y/N] "; read -r answer; exec "$0" "$@"; }'
+    yield Changes(("sh", "-c", script))
+
+
+@contextlib.contextmanager
+def cold_bytecode(scene: Scene) -> Iterator[Changes]:
+    """No module was ever compiled by the interpreter."""
+    with tempfile.TemporaryDirectory(prefix="bytecode-") as place:
+        yield Changes(env={"PYTHONPYCACHEPREFIX": place, "PYTHONDONTWRITEBYTECODE": ""})
+
+
+@contextlib.contextmanager
+def _cgroup(controller: str, file: str, limit: str) -> Iterator[tuple[str, ...]]:
+    """Words that put a command into a group with this limit."""
+    group = Path(f"/sys/fs/cgroup/{controller}/runbook-real-{os.getpid()}")
+    group.mkdir()
+    try:
+        (group / file).write_text(limit)
+        yield "/bin/sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$0" "$@"'
+    finally:
+        processes.wait(lambda: not (group / "cgroup.procs").read_text().split(), 30)
+        group.rmdir()
+
+
+@contextlib.contextmanager
+def _other_server(scene: Scene) -> Iterator[None]:
+    command = [sys.executable, "-m", "http.server", str(scene.port), "--bind", "127.0.0.1"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as other:
+        try:
+            assert processes.wait(lambda: answers(scene.port), 20)
+            yield
+        finally:
+            other.terminate()
