@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runbook.diagnose.calls import at_calls, has_timer
+from runbook.diagnose.calls import READS, at_calls, has_timer
 from runbook.diagnose.circles import locked_out, may_be_ended
 from runbook.diagnose.family import accused
 from runbook.diagnose.standstill import standstill
@@ -30,7 +30,7 @@ def _alarms(view: View) -> Iterator[str]:
         if view.main is not None and may_be_ended(view, [run.process.pid]):
             yield f"a timer of its own may end pid {run.process.pid}, and who started it would go on"
     for (pid, _), call in view.once(at_calls).items():
-        ends = [call.child] if call.call == "child" and call.child is not None else list(call.peers) if call.call == "read" else []
+        ends = [call.child] if call.call == "child" and call.child is not None else list(call.peers) if call.call in READS else []
         for other in ends:
             if other != pid and has_timer(view, other):
                 yield f"a timer of its own may end pid {other}, for which pid {pid} waits"

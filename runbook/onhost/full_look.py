@@ -3,7 +3,7 @@
 import os
 from typing import Any, Dict, Iterable, List, Optional, Set
 
-from . import calls, careful, folders, lock_table, pipes, procs, sockets
+from . import calls, careful, folders, in_flight, lock_table, pipes, procs, sockets
 from .eyes import Eyes, Row
 from .open_files import Key
 from .process_look import Held
@@ -41,7 +41,8 @@ def look(eyes: Eyes, rows: List[Row], table: Table, watched: Iterable[str], log:
     found_more: Dict[str, Any] = {}
     if reading is not None:
         reading.add(outside, eyes.rights)
-        found_more["calls"] = reading.rows(found, eyes.holders, names, eyes.holders.knows(table), table)
+        known = eyes.holders.knows(table) and not (reading.names() and in_flight.any_of(table))
+        found_more["calls"] = reading.rows(found, eyes.holders, names, known, table)
     return {
         "sockets": refused or seen(connected),
         "locks": refused or _no_table(kernel_locks) or seen(locks + folders.lock_rows(lock_files, eyes.holders, complete, now)),

@@ -1,17 +1,27 @@
 """Whether a main thread goes on after SIGINT, by its source: the interrupt that ends other programs is what it waits for."""
 
 import ast
+import re
 from typing import Any, List
 
+from . import procs
 from .source_locks import Spot
 from .source_tree import Source, chain, inside, last_line
 
+_COMMAND = re.compile(rb"-[A-Za-z]*c")
 _ENDS = ("SIG_IGN", "SIG_DFL", "default_int_handler")
 
 
 def goes_on(spots: List[Spot]) -> bool:
     """Whether one of its frames catches KeyboardInterrupt and keeps it, or one of their files sets a handler of its own."""
     return any(spot.source is not None and (_catches(spot.source, spot.line) or _handles(spot.source)) for spot in spots)
+
+
+def said_in_command(pid: int) -> bool:
+    """Whether it was started as `python -c CODE`, and CODE, whose lines no file has, speaks of signals or of the interrupt."""
+    words = (procs.read_bytes("/proc/%d/cmdline" % pid) or b"").split(b"\0")
+    codes = [code for flag, code in zip(words, words[1:]) if _COMMAND.fullmatch(flag)]
+    return any(word in code for code in codes[:1] for word in (b"KeyboardInterrupt", b"SIGINT", b"signal"))
 
 
 def _catches(source: Source, line: int) -> bool:

@@ -86,6 +86,18 @@ def test_who_could_write_into_a_pipe_that_is_read(site, start):
     assert (call.peers, call.peers_known) == ((pid, child), True)
 
 
+def test_an_end_that_is_on_its_way_to_somebody_may_still_write(site, start):
+    text = (
+        "import array, os, socket\nr, w = os.pipe()\nchild = os.fork()\n"
+        "ends = socket.socketpair()\n"
+        "ends[0].sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [w]))])\n"
+        "print('up', flush=True) if child else None\nos.read(r, 1)"
+    )
+    pid = start(text)
+    call = main(waits(site, pid, "read"), pid)
+    assert (len(call.peers), call.peers_known) == (2, False)
+
+
 def test_an_end_of_a_connection_and_the_child_that_is_waited_for(site, start):
     text = (
         "import os, socket\nlistener = socket.create_server(('127.0.0.1', 0))\nchild = os.fork()\n"

@@ -1,6 +1,8 @@
 """What source says of stacks: which lock a line waits for and which it holds, and what its loop does. Certain, or nothing."""
 
 import ast
+import subprocess
+import sys
 import textwrap
 
 import pytest
@@ -257,3 +259,15 @@ def test_objects_are_asked_for_only_where_a_name_needs_them(tmp_path, monkeypatc
 )
 def test_who_goes_on_after_the_interrupt_of_a_keyboard(text, goes_on):
     assert source_signals.goes_on([Spot(source(text), *lines(text, "at"))]) is goes_on
+
+
+@pytest.mark.parametrize(("code", "goes_on"), [("try: wait()\nexcept KeyboardInterrupt: save()", True), ("wait()", False)])
+def test_code_of_a_command_line_may_speak_of_the_interrupt(code, goes_on):
+    text = "import time\ndef wait(): print('up', flush=True); time.sleep(60)\n" + code
+    process = subprocess.Popen([sys.executable, "-uc", text], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "up\n"
+        assert source_signals.said_in_command(process.pid) is goes_on
+    finally:
+        process.kill()
+        process.communicate()

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -210,12 +211,59 @@ def test_what_somebody_added_to_a_patched_file_can_be_kept_without_the_patch(sta
     assert merged == "".join([*before, "theirs = 1\n"])
 
 
-def test_a_removed_file_is_missing_and_its_original_is_kept(state, source):
-    record = patch(state, source)
+def test_a_deleted_file_is_put_back_with_mode_owner_and_time(state, source):
+    was = look(source)
+    patch(state, source, id="one")
+    patch(state, source, id="two", before=AFTER, after=b"VALUE = 3\n")
     source.unlink()
-    assert patches.restore(state, "r1")[0]["state"] == "missing"
-    assert not source.exists()
-    assert Path(record["folder"], "original").read_bytes() == BEFORE
+    reports = patches.restore(state, "r1")
+    assert [(item["id"], item["state"]) for item in reports] == [("two", "restored"), ("one", "restored")]
+    assert "had been deleted" in reports[0]["note"]
+    assert look(source) == was
+    assert (os.listdir(source.parent), patches.open_records(state, "r1")) == ([source.name], [])
+
+
+def test_a_deleted_file_with_another_name_is_one_file_with_it_again(state, source, tmp_path):
+    other = tmp_path / "site" / "other.py"
+    os.link(source, other)
+    patch(state, source)
+    source.unlink()
+    assert patches.restore(state, "r1")[0]["state"] == "restored"
+    assert os.path.samefile(source, other)
+    assert sorted(os.listdir(source.parent)) == sorted([source.name, other.name])
+
+
+def test_where_the_whole_folder_was_removed_nothing_is_left_to_undo(state, source):
+    patch(state, source, id="one")
+    patch(state, source, id="two", before=AFTER, after=b"VALUE = 3\n")
+    shutil.rmtree(source.parent)
+    assert [item["state"] for item in patches.restore(state, "r1")] == ["gone", "gone"]
+    assert patches.open_records(state, "r1") == [] and not source.parent.exists()
+
+
+@pytest.mark.parametrize("folder_too", [False, True])
+def test_a_file_on_a_disk_that_is_not_mounted_now_is_neither_made_nor_given_up(state, source, folder_too):
+    """Its folder is then an empty one of another file system; here the record says that it was on another."""
+    record = patch(state, source)
+    path = Path(record["folder"], "record.json")
+    path.write_text(path.read_text().replace(f'"device": {source.stat().st_dev}', '"device": -1'))
+    source.unlink()
+    if folder_too:
+        source.parent.rmdir()
+    [report] = patches.restore(state, "r1")
+    assert report["state"] == "missing" and "mounted" in report["note"] and record["folder"] in report["note"]
+    assert not source.exists() and len(patches.open_records(state, "r1")) == 1
+
+
+def test_a_link_in_the_place_of_a_patched_file_is_left_alone_and_told(state, source, tmp_path):
+    elsewhere = tmp_path / "elsewhere.py"
+    elsewhere.write_bytes(BEFORE)
+    patch(state, source)
+    source.unlink()
+    source.symlink_to(elsewhere)
+    [report] = patches.restore(state, "r1")
+    assert report["state"] == "conflict" and f"symbolic link, to {elsewhere}" in report["note"]
+    assert source.is_symlink() and elsewhere.read_bytes() == BEFORE
 
 
 def test_patches_of_one_file_come_off_in_reverse(state, source):
