@@ -16,10 +16,7 @@ def any_of(pids: Iterable[int]) -> bool:
     Source: `scm_fds` in fdinfo of a Unix socket, Linux 5.6; older kernels do not tell, and then there are none.
     """
     until = time.monotonic() + MOST_S
-    for pid in pids:
-        if time.monotonic() > until or _queued(pid):
-            return True
-    return False
+    return any(time.monotonic() > until or _queued(pid) for pid in pids)
 
 
 def _queued(pid: int) -> bool:

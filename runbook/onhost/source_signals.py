@@ -20,8 +20,8 @@ def goes_on(spots: List[Spot]) -> bool:
 def said_in_command(pid: int) -> bool:
     """Whether it was started as `python -c CODE`, and CODE, whose lines no file has, speaks of signals or of the interrupt."""
     words = (procs.read_bytes("/proc/%d/cmdline" % pid) or b"").split(b"\0")
-    codes = [code for flag, code in zip(words, words[1:]) if _COMMAND.fullmatch(flag)]
-    return any(word in code for code in codes[:1] for word in (b"KeyboardInterrupt", b"SIGINT", b"signal"))
+    at = next((at for at, word in enumerate(words[:-1]) if _COMMAND.fullmatch(word)), -1)
+    return at >= 0 and any(word in words[at + 1] for word in (b"KeyboardInterrupt", b"SIGINT", b"signal"))
 
 
 def _catches(source: Source, line: int) -> bool:
