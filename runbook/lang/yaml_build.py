@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
 
+from runbook.lang import yaml_tags
 from runbook.lang.document import LINE_BREAK, Path
 from runbook.lang.scalars import resolve
 from runbook.model.diagnostic import Diagnostic, Severity, Span
@@ -15,6 +17,9 @@ MAX_NODES = 100_000
 MAX_DEPTH = 100
 MAX_DIAGNOSTICS = 100
 
+_FUSED = re.compile(r"([A-Za-z_][\w-]*):[^\s:/]")
+_OPEN = re.compile(r"[A-Za-z_][\w-]*:? *\{")
+"""A key that took the bracket of its value along, as `hosts {gpu` of `hosts {gpu: lab}`."""
 _MERGE_HINT = "write the keys out, or put the whole mapping behind an anchor"
 _BRACES_HINT = "an expression is written `${{ … }}`; text that begins with `{` must be quoted"
 
@@ -35,6 +40,19 @@ def refused(span: Span, code: str, summary: str, hint: str) -> Refused:
 def too_deep() -> tuple[str, str, str]:
     """Code, summary and hint of deep nesting, which the parser may notice first."""
     return "too-deep", f"nested deeper than {MAX_DEPTH} levels", "is a bracket or an indentation repeated?"
+
+
+def no_key(text: str) -> tuple[str, str, str]:
+    """Code, summary and hint of a line that was to be `key: value`: `run nvidia-smi`, `hosts {gpu: lab}`, `port:30000`."""
+    found = _FUSED.match(text)
+    word, rest = (found[1], text[found.end() - 1 :]) if found else (re.split(r"[\s{\[]", text, maxsplit=1)[0], "")
+    said = f"{word}: {rest or text[len(word) :].strip()}".rstrip()
+    shown = said if len(said) <= 60 else said[:60] + "…"
+    if found:
+        return "missing-blank", f"there is no blank after the `:` of `{word}`, so this line is no `key: value`", f"write `{shown}`"
+    sure = said.endswith(("}", "]"))
+    hint = f"write `{shown}`" + ("" if sure else "; text over several lines begins with `|` or `>`")
+    return "key-without-colon" if sure else "missing-colon", f"`{word}` has no `:`, so this line is no `key: value`", hint
 
 
 class _Frame:
@@ -125,8 +143,9 @@ class Builder:
             self.quoted = event
         if event.tag is not None:
             self._check_tag(event, span)
-            text = f"not {event.tag[1:]} {text}".rstrip()
         value, problem = resolve(text) if event.implicit[0] and event.tag is None else (text, None)
+        if event.tag is not None:
+            value = yaml_tags.meant(event.tag, text, not event.style)
         if self._wants_key():
             self._key(event, span, text, value, problem is not None and not problem.warning)
             return
@@ -202,6 +221,11 @@ class Builder:
         frame.dropped = False
         path = (*frame.path, text)
         shown = text[:60]
+        if event.implicit[0] and _OPEN.match(text) and text.count("{") != text.count("}"):
+            line = self.lines[span.line - 1]
+            whole = line[span.column - 1 :].partition(" #")[0].rstrip()
+            if whole.endswith("}"):
+                raise refused(Span(self.file, span.line, span.column, len(whole)), *no_key(whole))
         if not isinstance(value, str) or refused_scalar:
             self.problem(span, "key-not-text", f"the key `{shown}` is not text", f"quote it: '{shown}'")
         elif text == "<<" and event.implicit[0]:
@@ -241,8 +265,8 @@ class Builder:
 
     def _check_tag(self, event: Any, span: Span) -> None:
         if event.tag is not None:
-            hint = f"text that begins with `!` must be quoted; in a condition write `not {event.tag[1:60]}`"
-            self.problem(span, "tag", f"the tag `{event.tag[:60]}` is not allowed", hint)
+            plain = type(event) is yaml.ScalarEvent and not event.style
+            self.problem(span, "tag", f"the tag `{yaml_tags.shown(event.tag)}` is not allowed", yaml_tags.hint(event.tag, plain))
 
 
 def _copy(value: Any) -> Any:

@@ -15,29 +15,32 @@ from msgspec.structs import replace
 from runbook.lang.document import Document
 from runbook.lang.source_text import decode
 from runbook.lang.yaml_build import Builder, Refused
+from runbook.lang.yaml_edge import Edge
 from runbook.lang.yaml_mend import Mended
 from runbook.lang.yaml_syntax import syntax_problem
 from runbook.model.diagnostic import Diagnostic, Span
 
 PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's parser where PyYAML was built with it; elsewhere the slower one, with the same events."""
+ANY = Edge()
+"""Of a file whose keys are not known."""
 
 
-def load(source: bytes | str, file: str) -> tuple[Document | None, list[Diagnostic]]:
+def load(source: bytes | str, file: str, edge: Edge = ANY) -> tuple[Document | None, list[Diagnostic]]:
     """Load one document. There is none when the text is not YAML at all; with other errors it is there, so that more checks can run.
 
     The diagnostics, in the order of the text, hold errors and warnings; only a document without an error may be used.
-    Broken syntax is mended where it is plain what was meant, and read on from there.
+    Broken syntax is mended where it is plain what was meant, and read on from there; `edge` knows the keys of the left edge.
     """
     text = decode(source, file)
     if isinstance(text, Diagnostic):
         return None, [text]
-    builder, stop = _read(text, file)
+    builder, stop = _read(text, file, edge)
     if stop is None:
         return _document(builder, text)
     mended, broken = Mended(text), [stop]
     while mended.mend(stop):
-        builder, after = _read(mended.text, file)
+        builder, after = _read(mended.text, file, edge)
         if after is None:
             return _document(builder, mended.text, mended, broken)
         if _place(after) <= _place(stop) or (mended.guessed and _place(after)[0] <= _place(stop)[0] + 1):
@@ -47,7 +50,7 @@ def load(source: bytes | str, file: str) -> tuple[Document | None, list[Diagnost
     return None, _ordered([*(_in_the_file(one, mended) for one in builder.problems), *broken])
 
 
-def _read(text: str, file: str) -> tuple[Builder, Diagnostic | None]:
+def _read(text: str, file: str, edge: Edge) -> tuple[Builder, Diagnostic | None]:
     """What the events build, and what stopped the reading."""
     builder = Builder(file, text)
     parser = PARSER(text)
@@ -55,12 +58,13 @@ def _read(text: str, file: str) -> tuple[Builder, Diagnostic | None]:
         while parser.check_event():
             builder.take(parser.get_event())
     except yaml.YAMLError as error:
-        return builder, syntax_problem(error, file, text, builder.quoted)
+        stop = syntax_problem(error, file, text, builder.quoted)
+        return builder, (edge.at(builder.lines, stop.span.line, file) if stop.span else None) or stop
     except Refused as stop:
         return builder, stop.diagnostic
     finally:
         parser.dispose()
-    return builder, None
+    return builder, edge.misread(builder.data, builder.key_spans, builder.lines)
 
 
 def _document(
@@ -76,7 +80,7 @@ def _document(
     if mended is not None:
         spans = {path: mended.original(span) for path, span in spans.items()}
         key_spans = {path: mended.original(span) for path, span in key_spans.items()}
-        problems = [_in_the_file(one, mended) for one in problems]
+        problems = [_in_the_file(one, mended) for one in problems if not (one.code == "duplicate-key" and mended.is_guess(one))]
     document = Document(file, text, builder.data, spans, key_spans, builder.extents, mended)
     return document, _ordered([*problems, *broken])
 

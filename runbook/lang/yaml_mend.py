@@ -13,9 +13,11 @@ from runbook.model.diagnostic import Diagnostic, Span
 
 MOST = 10
 """Mends of one file; more mistakes of this sort are rarely all real."""
-_EXACT = frozenset({"unquoted-expression", "reserved-character", "unquoted-colon", "bad-escape"})
+_EXACT = frozenset(
+    {"unquoted-expression", "reserved-character", "unquoted-colon", "bad-escape", "indented-key", "missing-blank", "key-without-colon"}
+)
 """What was meant is certain, so the line is checked like any other."""
-_WORD = re.compile(r"\s*(?:- +)*([^\s:]+)")
+_WORD = re.compile(r"[^\s:{\[]+")
 VALUE = re.compile(r"\s*(?:- +)*(?:[^\s'\"\[{#][^:#]*:\s+)?")
 """What stands before a line's value."""
 _CLOSERS = re.compile(r"[\]}\s]*$")
@@ -57,6 +59,10 @@ class Mended:
             if problem.code not in _EXACT:
                 self.guessed.add(edit.line + 1)
         return bool(edits)
+
+    def is_guess(self, problem: Diagnostic) -> bool:
+        """Whether a problem stands on a line whose meaning was guessed."""
+        return problem.span is not None and problem.span.line in self.guessed
 
     def original(self, span: Span) -> Span:
         """The place in the file as it is."""
@@ -130,8 +136,17 @@ def _close_quote(lines: list[str], span: Span) -> list[Edit]:
 
 
 def _colon(lines: list[str], span: Span) -> list[Edit]:
-    word = _WORD.match(lines[span.line - 1])
-    return [Edit(span.line - 1, word.end(), 0, ":")] if word else []
+    word = _WORD.match(lines[span.line - 1], span.column - 1)
+    return [Edit(span.line - 1, word.end(), 0, ": ")] if word else []
+
+
+def _blank(lines: list[str], span: Span) -> list[Edit]:
+    at = lines[span.line - 1].find(":", span.column - 1)
+    return [Edit(span.line - 1, at + 1, 0, " ")] if at > 0 else []
+
+
+def _left(lines: list[str], span: Span) -> list[Edit]:
+    return [Edit(span.line - 1, 0, span.column - 1, "")]
 
 
 def _column(lines: list[str], span: Span) -> list[Edit]:
@@ -169,6 +184,9 @@ _RULES = {
     "tab-indentation": _tab,
     "unclosed-quote": _close_quote,
     "missing-colon": _colon,
+    "key-without-colon": _colon,
+    "missing-blank": _blank,
+    "indented-key": _left,
     "bad-indentation": _column,
     "unclosed-bracket": _bracket,
     "bad-escape": _escape,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from runbook.lang.document import LINE_BREAK
-from runbook.lang.yaml_build import too_deep
+from runbook.lang.yaml_build import no_key, too_deep
 from runbook.lang.yaml_mend import VALUE, content_column, in_brackets, value_at
 from runbook.model.diagnostic import Diagnostic, Span
 
@@ -136,8 +136,8 @@ def _colon(at: _Place) -> _Said | None:
         summary = "the value has a `: ` in it, which starts a mapping"
         column = line.index(at.value)
         return _Said("unquoted-colon", summary, f"quote it: {_quoted(at.value)}", at.line, column, len(at.value))
-    if (misplaced := _deeper(at)) is not None:
-        return misplaced
+    if (known := _deeper(at) or _no_key_above(at)) is not None:
+        return known
     hint = "is a blank missing after the `:` of the line before, or is this line indented too far?"
     return _Said("unexpected-mapping", "a key is not expected here", hint, at.line, at.column)
 
@@ -151,6 +151,22 @@ def _deeper(at: _Place) -> _Said | None:
         return None
     hint = f"begin it in column {wanted + 1}, below `{above[wanted:].split(':')[0]}`"
     return _Said("bad-indentation", f"`{key}` is indented further than the key above it", hint, at.line, column, len(key))
+
+
+def _no_key_above(at: _Place) -> _Said | None:
+    """The first of the lines above that stand where a key should and have no `: `; they were read as text, and this key ends it."""
+    column = content_column(at.text(at.line))
+    first, number = None, at.line - 1
+    while number >= 0 and (not (text := at.text(number)).strip() or content_column(text) == column):
+        if text.strip() and not text.lstrip().startswith("#"):
+            if re.search(r":(\s|$)", text):
+                break
+            first = number
+        number -= 1
+    if first is None or (content_column(at.text(number)) < column and re.search(r":\s+\S", at.text(number))):
+        return None
+    line = at.text(first).rstrip()
+    return _Said(*no_key(line[column:]), first, column, len(line) - column)
 
 
 def _quote(at: _Place) -> _Said | None:
@@ -195,10 +211,20 @@ def _key(at: _Place) -> _Said | None:
         return None
     line = at.text(at.first_line).rstrip()
     column = content_column(line)
-    word, _, rest = line[column:].partition(" ")
-    said = f"{word}: {rest.strip()}".rstrip()
-    hint = f"write `{said if len(said) <= 60 else said[:60] + '…'}`; text over several lines begins with `|` or `>`"
-    return _Said("missing-colon", f"`{word}` has no `:`, so this line is no `key: value`", hint, at.first_line, column, len(line) - column)
+    return _Said(*no_key(line[column:]), at.first_line, column, len(line) - column)
+
+
+def _first(at: _Place) -> _Said | None:
+    """The file begins further right than it goes on."""
+    if "document start" not in at.problem:
+        return None
+    begin = next((number for number, line in enumerate(at.lines) if line.strip() and line.lstrip()[0] not in "#%"), 0)
+    line = at.text(begin)
+    column = content_column(line)
+    if begin >= at.line or column <= content_column(at.text(at.line)):
+        return None
+    key = line[column:].split(":")[0]
+    return _Said("bad-indentation", f"`{key}` is indented further than line {at.line + 1}", "begin it in column 1", begin, column, len(key))
 
 
 def _block_text(at: _Place) -> _Said | None:
@@ -226,4 +252,7 @@ def _quoted(text: str) -> str:
     return f"'{text if len(text) <= 60 else text[:60] + '…'}'"
 
 
-_RULES = (_deep, _directive, _expression, _tab, _quote, _reserved, _colon, _after_value, _anchor, _bracket, _key, _block_text, _indentation)
+_RULES = (
+    *(_deep, _directive, _first, _expression, _tab, _quote, _reserved, _colon, _after_value, _anchor),
+    *(_bracket, _key, _block_text, _indentation),
+)

@@ -12,6 +12,7 @@ from runbook.model.playbook import Playbook
 from runbook.model.profile import Profile
 from runbook.model.units import Duration, UnitError
 from runbook.playbook.drafts import Table
+from runbook.playbook.edge import EDGE
 from runbook.playbook.library import Find, Known, Library, find_beside, nobody
 from runbook.playbook.problems import Problems, has_errors
 from runbook.playbook.sites import Site
@@ -52,7 +53,7 @@ def load_playbook(
     vars file or an included playbook and may raise OSError. find: the path of what a file includes by some name.
     known: the names that it could include.
     """
-    document, found = load(source, file)
+    document, found = load(source, file, EDGE)
     if document is None:
         return None, found
     problems = Problems(document)

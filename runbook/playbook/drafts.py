@@ -248,7 +248,9 @@ class Reader:
         elif shorthand is not None:
             draft.body, draft.short = {shorthand: value}, shorthand
         else:
-            hint = f"its keys: {', '.join(fields_of(draft.cls))}"
+            fused = re.match(r"(\w+):(?=[^\s/])", value) if isinstance(value, str) else None
+            keys = ", ".join(fields_of(draft.cls))
+            hint = f"put a blank after the `:` of `{fused[1]}`" if fused else f"its keys: {keys}"
             self.problems.add("type", f"`{draft.type}` must be a mapping, not {shown(value)}", draft.base, hint)
             draft.sound = False
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from runbook.lang.yaml_loader import Document, load
 from runbook.model.diagnostic import Diagnostic
+from runbook.playbook.edge import EDGE
 
 Read = Callable[[str], bytes]
 """The bytes of a file; raises OSError."""
@@ -63,5 +64,5 @@ class Library:
     def document(self, path: str) -> tuple[Document | None, list[Diagnostic]]:
         """An included file, parsed once. Raises OSError."""
         if path not in self._documents:
-            self._documents[path] = load(self.read(path), path)
+            self._documents[path] = load(self.read(path), path, EDGE)
         return self._documents[path]

@@ -32,6 +32,9 @@ def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
 def suggestion(word: str, known: Iterable[str], prefix: str = "") -> str | None:
     """A hint: the closest known word, or two as close as each other; else all of them when they are few."""
     words = sorted(known)
+    head, colon, rest = word.partition(":") if ":" in word else word.partition(" ")
+    if head in words and rest.strip():
+        return f"write `{head}: {rest.strip()[:60]}`" + (": a blank is missing" if colon == ":" else ": a colon is missing")
     close = closest(word, words)
     if close:
         return "did you mean " + " or ".join(f"`{prefix}{one}`" for one in close[:2]) + "?"

@@ -64,7 +64,12 @@ def test_a_scalar_means_what_yaml_1_2_says(scalar, value):
         ("9" * 5000, "number-too-large", "quote it"),
         ("0x" + "f" * 500, "number-too-large", "quote it"),
         ("!x 5", "tag", "must be quoted"),
-        ("!!str 5", "tag", "must be quoted"),
+        ("!x", "tag", "write `not x`"),
+        ("!x |\n  a", "tag", "text that begins with `!` must be quoted"),
+        ("!!str 5", "tag", "write the text in quotes"),
+        ("!!int 5", "tag", "write the number alone"),
+        ("!!python/object:os.system x", "tag", "leave it out: a value is plain data"),
+        ("!vault x", "tag", "name the variable under `secrets:`"),
         ("*nowhere", "unknown-alias", "quote it: '*nowhere'"),
     ],
 )

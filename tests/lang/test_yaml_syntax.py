@@ -11,7 +11,7 @@ CASES = [
     ("run: a: b", "unquoted-colon", "1:6", "quote it: 'a: b'"),
     ("- run: echo it's: b", "unquoted-colon", "1:8", "quote it: 'echo it''s: b'"),
     ("a: ${{ {'x': 1} }}", "unquoted-colon", "1:4", "quote it: '${{ {''x'': 1} }}'"),
-    ("a:b\nc: 1", "unexpected-mapping", "2:2", "line before"),
+    ("a:b\nc: 1", "missing-blank", "1:1", "write `a: b`"),
     ("a: 1\n  b: 2", "bad-indentation", "2:3", "column 1, below `a`"),
     ("- id: a\n  b: 2\n c: 3", "bad-indentation", "3:2", "block began"),
     ("s:\n  - id: a\n  run: b", "bad-indentation", "3:3", "column 5"),
