@@ -36,7 +36,10 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One patch. `state`: restored, already, conflict, missing, refused; only listed: patched, original, edited, missing, unreadable."""
+    """One patch.
+
+    `state`: restored, already, gone, conflict, missing, refused; only listed: patched, original, edited, missing, unreadable.
+    """
 
     host: str
     run: str

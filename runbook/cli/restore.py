@@ -77,7 +77,7 @@ def _lines(row: Row) -> list[str]:
     what = f"patch `{row.id}` of run {row.run}, {format_duration(row.age_s)} old"
     hashes = f"    original {_short(row.sha_before)}, patched {_short(row.sha_patched)}, now {_short(row.sha_now) or 'nothing'}"
     lines = [f"{row.host}: {row.state:8} {row.path} ({what})", *(f"    {note}" for note in row.notes)]
-    if row.state in ("restored", "already"):
+    if row.state in ("restored", "already", "gone"):
         return lines
     lines.insert(1, hashes)
     if row.state in ("conflict", "edited"):

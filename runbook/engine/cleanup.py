@@ -19,6 +19,7 @@ from runbook.model.units import format_size
 from runbook.model.verdict import worst
 from runbook.steps.base import Launched
 from runbook.steps.kill import end, launch_processes, split, tell_keeper, widen
+from runbook.steps.restore import UNDONE, not_undone
 
 LADDER = ("TERM 15s", "KILL 10s")
 LOG_CAP = 64 * 2**20
@@ -171,10 +172,12 @@ def _restore_patch(runtime: Runtime, host: Host, debt: Owed) -> list[str]:
         reports = host.restore(keeper_run(debt, runtime.options.run), ids)
         done(states=[report.state for report in reports])
     for report in reports:
-        if report.state == "conflict":
-            left.append(f"{debt.host}: {report.path} was edited by someone else after the patch ({report.note}); it was left alone")
+        if report.state not in UNDONE:
+            left.append(f"{debt.host}: {not_undone(report)}; it was left alone")
+        elif report.note and report.state != "already":
+            runtime.find("patch_undone", f"{debt.host}: {report.path}: {report.note}", debt.step)
     if not left:
-        runtime.emit(Settled(id=debt.id, how="restored"))
+        runtime.emit(Settled(id=debt.id, how="gone" if all(report.state == "gone" for report in reports) else "restored"))
     return left
 
 
@@ -192,9 +195,11 @@ def _retire_keeper(runtime: Runtime, host: Host, debt: Owed) -> list[str]:
     with runtime.action(debt.step, debt.host, "retire", {}) as done:
         left = host.retire(run)
         done(left=left)
-    runtime.emit(Settled(id=debt.id, how="gone"))
     kept = {launched.state.log for launched in runtime.state.launches.values() if launched.host == debt.host}
-    return [f"{debt.host}: {path}" for path in left if path not in kept]
+    staying = [f"{debt.host}: {what}" for what in left if what not in kept]
+    if not staying:  # else a cancel tries again
+        runtime.emit(Settled(id=debt.id, how="gone"))
+    return staying
 
 
 _PAY = {"launch": _stop_launch, "patch": _restore_patch, "keeper": _retire_keeper}

@@ -113,7 +113,7 @@ class Execution:
         self._cleaning = True
         left = settle_all(runtime)
         cleanup = "failed" if left else "passed"
-        ended = msgspec.structs.replace(was, t=0.0, n=-1, cleanup=cleanup, left_behind=left, next=[], kept_until=None)
+        ended = msgspec.structs.replace(was, t=0.0, n=-1, cleanup=cleanup, left_behind=left, next=_again(runtime, left), kept_until=None)
         runtime.emit(ended)
         return ended
 
@@ -218,7 +218,12 @@ class Execution:
             failed_step=ending.end.step if ending else None,
             cleanup=cleaned.status,
             left_behind=[*cleaned.kept, *cleaned.left_behind],
-            next=[*advice, *([] if word == "passed" else [f"runbook show {run}"]), *(_ways(self._runtime) if cleaned.kept_until else ())],
+            next=[
+                *advice,
+                *([] if word == "passed" else [f"runbook show {run}"]),
+                *_again(self._runtime, cleaned.left_behind),
+                *(_ways(self._runtime) if cleaned.kept_until else ()),
+            ],
             kept_until=cleaned.kept_until,
             seconds=self._runtime.clock.monotonic() - self._began + self._before_s,
         )
@@ -238,7 +243,7 @@ class Execution:
             reason=reason,
             cleanup=cleaned.status,
             left_behind=cleaned.left_behind,
-            next=[f"runbook show {run}"] + ([f"runbook cancel {run}"] if cleaned.left_behind else []),
+            next=[f"runbook show {run}", *_again(runtime, cleaned.left_behind)],
             seconds=runtime.clock.monotonic() - self._began + self._before_s,
         )
         runtime.journal.take_up()
@@ -251,6 +256,16 @@ def _ways(runtime: Runtime) -> list[str]:
     """What can be done with what was kept."""
     run, after = runtime.options.run, format_duration(runtime.info.suspend_for_s)
     return [f"runbook run {runtime.playbook.file} --reuse {run}", f"runbook cancel {run}  # or its keeper ends it {after} after the run"]
+
+
+def _again(runtime: Runtime, left: list[str]) -> list[str]:
+    """What can be done about what was left behind."""
+    run = runtime.options.run
+    if not left:
+        return []
+    patched = any(debt.kind == "patch" for debt in runtime.state.owed.values())
+    look = [f"runbook restore {run} --list  # what each patched file holds now"] if patched else []
+    return [*look, f"runbook cancel {run}  # tries again to clean up"]
 
 
 def _choices(ending: Ending) -> list[str]:

@@ -17,6 +17,7 @@ from runbook.model.event import Event, Owed, Registered, Settled
 from runbook.model.units import enc_hook
 from runbook.steps.base import Launched, Patched
 from runbook.steps.kill import end, launch_processes, split, tell_keeper, widen
+from runbook.steps.restore import UNDONE, not_undone
 
 LADDER = ("TERM 15s", "KILL 10s")
 
@@ -99,8 +100,9 @@ class Reuse:
         run = patch.record.run
         self._own_keeper(run)
         reports = self._host.restore(run, [patch.record.id])
-        if any(report.state in ("conflict", "missing") for report in reports):
-            raise RemoteError("conflict", f"{reports[0].path} was edited since: {reports[0].note}", f"look at `runbook restore {run}`")
+        left = [report for report in reports if report.state not in UNDONE]
+        if left:
+            raise RemoteError("conflict", not_undone(left[0]), f"look at `runbook restore {run}`")
         self._settle("patch", "restored")
 
     def _own_keeper(self, run: str) -> None:

@@ -5,74 +5,24 @@
 
 The record is whole before the file changes, and both replacements are one rename of a file that already has its mode, owner
 and times: a crash leaves the patched or the original bytes, and `restore` recognises either by its hash. A record is open until
-the original bytes are back. Patches of one file stack: each record keeps the bytes that it found, restored newest first.
+the original bytes are back, or nothing is there that could be patched. Patches of one file stack: each record keeps the bytes that
+it found, restored newest first.
 """
 
 import contextlib
-import hashlib
 import os
 import shutil
 import stat
 import time
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional
 
-from . import bytecode, undo_text
+from . import bytecode, target_file, undo_text
 from .errors import OpError
 from .files import atomic_write, sync_folder
 from .runfolder import RunFolder, checked_name, locked, read_json, run_names, undo_lock, write_json
+from .target_file import digest
 
-MOST_SOURCE = 64 << 20
 MOST_RECORDS = 5000
-
-
-def digest(data: bytes) -> str:
-    """sha256, hexadecimal."""
-    return hashlib.sha256(data).hexdigest()
-
-
-def _denied(path: str, why: str, hint: str) -> OpError:
-    return OpError("permission", "cannot patch %s: %s" % (path, why), hint)
-
-
-def _read_target(path: str) -> Tuple[bytes, os.stat_result]:
-    """Bytes and status of a regular file, both of the same open file."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise OpError("not_found", "%s does not exist" % path, "check the path or the module's name") from None
-    except OSError as error:
-        raise OpError("permission", "cannot read %s: %s" % (path, error.strerror), "connect as a user who may read it") from None
-    status = os.fstat(fd)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(fd)
-        raise OpError("unsupported", "%s is not a regular file" % path, "name the source file itself")
-    with os.fdopen(fd, "rb") as source:
-        data = source.read(MOST_SOURCE + 1)
-    if len(data) > MOST_SOURCE:
-        raise OpError("unsupported", "%s is larger than %d MiB" % (path, MOST_SOURCE >> 20), "this is no source file")
-    return data, status
-
-
-def _check_rights(path: str, status: os.stat_result) -> None:
-    """Refuse, before anything is written, what the replacement could not do or could not undo."""
-    folder = os.path.dirname(path)
-    if os.statvfs(folder).f_flag & os.ST_RDONLY:
-        raise _denied(path, "its file system is read-only", "patch a writable copy, for example a development install")
-    if not status.st_mode & 0o222 or not os.access(path, os.W_OK):
-        raise _denied(path, "the file is read-only (mode %o)" % stat.S_IMODE(status.st_mode), "`chmod u+w` it, or patch a writable copy")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise _denied(path, "its folder %s is not writable" % folder, "connect as the owner of the installation")
-    if status.st_uid != os.geteuid() and os.geteuid() != 0:
-        raise _denied(path, "it belongs to uid %d and would change its owner" % status.st_uid, "connect as its owner")
-    if os.geteuid() != 0 and status.st_gid not in _groups_of_new_files(folder):
-        why = "it belongs to group %d, which this account is not in, and would change its group" % status.st_gid
-        raise _denied(path, why, "`chgrp` it to a group of this account")
-
-
-def _groups_of_new_files(folder: str) -> Set[int]:
-    """The groups that a file which we make in this folder can have."""
-    status = os.stat(folder)
-    return {os.getegid(), *os.getgroups(), *([status.st_gid] if status.st_mode & stat.S_ISGID else [])}
 
 
 def _refuse_other_run(state_dir: str, run: str, path: str) -> None:
@@ -118,7 +68,7 @@ def abandoned(state_dir: str, lives: Callable[[str], bool], most: int = 20) -> L
 def look(record: Dict[str, Any]) -> Dict[str, str]:
     """What the file of a record holds now: `state` is patched, original, edited, missing or unreadable."""
     try:
-        sha = digest(_read_target(record["path"])[0])
+        sha = digest(target_file.read(record["path"])[0])
     except OpError as error:
         return {"sha256_now": "", "state": "missing" if error.code == "not_found" else "unreadable"}
     known = {record["sha256_after"]: "patched", record["sha256_before"]: "original"}
@@ -162,41 +112,6 @@ def _write_record(place: RunFolder, record: Dict[str, Any], original: bytes, pat
     return folder
 
 
-def _replace(record: Dict[str, Any], data: bytes, mtime_ns: int) -> None:
-    """Give the file these bytes, with the mode, owner and extended attributes of the record, in one rename."""
-    path, temp = record["path"], record["temp"]
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(temp)
-    fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(fd, "wb") as out:
-            out.write(data)
-            out.flush()
-            if os.geteuid() == 0 or record["gid"] != os.fstat(fd).st_gid:
-                os.fchown(fd, record["uid"], record["gid"])
-            _copy_attributes(path, fd)
-            os.fchmod(fd, record["mode"])
-            os.utime(fd, ns=(record["atime_ns"], mtime_ns))
-            os.fsync(fd)
-        os.replace(temp, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temp)
-        raise
-    sync_folder(os.path.dirname(path))
-
-
-def _copy_attributes(path: str, fd: int) -> None:
-    """Carry extended attributes (ACLs, labels) over, as far as this user and file system may."""
-    try:
-        names = os.listxattr(path)
-    except OSError:
-        return  # the file system has none
-    for name in names:
-        with contextlib.suppress(OSError):  # security.* is root's; the folder's default stands then
-            os.setxattr(fd, name, os.getxattr(path, name))
-
-
 def patch(
     state_dir: str, run: str, id: str, path: str, expect_sha256: str, data: bytes, undo_after_s: float, announce: Any = None
 ) -> Dict[str, Any]:
@@ -214,7 +129,7 @@ def patch(
         again = _same_patch(place, id, real, expect_sha256, digest(data))
         if again is not None:
             return {**view(again), "bytecode_left": bytecode.remove_compiled(real)}
-        original, status = _read_target(real)
+        original, status = target_file.read(real)
         _refuse_other_run(state_dir, run, real)  # before its bytes: they differ because of that run
         if digest(original) != expect_sha256:
             raise OpError(
@@ -222,7 +137,7 @@ def patch(
             )
         if any(record["id"] == id for record in open_records(state_dir, run)):
             raise OpError("exists", "run %s already has an open patch `%s`" % (run, id), "restore it first")
-        _check_rights(real, status)
+        target_file.check_rights(real, status)
         record = {
             "id": id,
             "run": run,
@@ -237,6 +152,7 @@ def patch(
             "gid": status.st_gid,
             "mtime_ns": status.st_mtime_ns,
             "atime_ns": status.st_atime_ns,
+            "device": os.stat(os.path.dirname(real)).st_dev,
             "undo_after_s": undo_after_s,
             "seq": time.time_ns(),
             "state": "open",
@@ -273,7 +189,7 @@ def _apply(place: RunFolder, record: Dict[str, Any], original: bytes, data: byte
             announce()
         if record["kept"]:
             _keep_inode(record)
-        _replace(record, data, bytecode.fresh_mtime_ns(record["mtime_ns"], time.time_ns()))
+        target_file.replace(record, data, bytecode.fresh_mtime_ns(record["mtime_ns"], time.time_ns()))
     except OSError as error:
         _forget(record, folder)
         code = "permission" if isinstance(error, PermissionError) else "failed"
@@ -324,7 +240,9 @@ def _restore_one(record: Dict[str, Any], all_records: List[Dict[str, Any]]) -> D
     with contextlib.suppress(OSError):
         os.unlink(record["temp"])  # what a killed writer left
     try:
-        now, _ = _read_target(path)
+        if not target_file.is_there(path):
+            return _bring_back(record, all_records)
+        now, _ = target_file.read(path)
         sha = digest(now)
         if sha == record["sha256_before"] != record["sha256_after"]:
             return _close(record, "already", sha)
@@ -332,43 +250,52 @@ def _restore_one(record: Dict[str, Any], all_records: List[Dict[str, Any]]) -> D
             return _report(id, path, "conflict", sha, undo_text.conflict(record, sha, all_records))
         _put_back(record)
     except OpError as error:
-        return _report(
-            id,
-            path,
-            "missing" if error.code == "not_found" else "conflict",
-            "",
-            "%s; the original is kept in %s" % (error, record["folder"]),
-        )
+        return _report(id, path, "conflict", "", "%s; the original is kept in %s" % (error, record["folder"]))
     except OSError as error:
         return _report(id, path, "conflict", "", "cannot write it: %s; the original is kept in %s" % (error.strerror, record["folder"]))
     return _close(record, "restored", record["sha256_before"])
 
 
-def _put_back(record: Dict[str, Any]) -> None:
-    """Replace the patched file by the original bytes, which must still be the ones that were found."""
+def _bring_back(record: Dict[str, Any], all_records: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """Undo the patch of a file that is not there: deleted, deleted with its folder, or on a disk that is not mounted now.
+
+    A deleted file is made anew: nobody's bytes are lost by it. Without its folder (a package that was uninstalled) nothing is patched.
+    """
+    id, path, sha = record["id"], record["path"], record["sha256_before"]
+    if undo_text.on_top(record, all_records):
+        return _report(id, path, "conflict", "", undo_text.conflict(record, "", all_records))
+    if not target_file.is_removed(record):
+        return _report(id, path, "missing", "", undo_text.unmounted(record))
+    if not os.path.isdir(os.path.dirname(path)):
+        return _close(record, "gone", "", "its folder was removed, so nothing is patched any more")
+    target_file.make_anew(record, _original(record))
+    return _close(record, "restored", sha, "it had been deleted: the original was put back")
+
+
+def _original(record: Dict[str, Any]) -> bytes:
+    """The bytes before the patch, which must still be the ones that were found."""
     with open(os.path.join(record["folder"], "original"), "rb") as source:
         original = source.read()
     if digest(original) != record["sha256_before"]:
         raise OpError("conflict", "the kept original of %s is damaged" % record["path"])
-    if record.get("kept") and _still_original(record):
+    return original
+
+
+def _put_back(record: Dict[str, Any]) -> None:
+    """Replace the patched file by the original bytes."""
+    original = _original(record)
+    if record.get("kept") and target_file.still_original(record):
         os.replace(record["kept"], record["path"])
         sync_folder(os.path.dirname(record["path"]))
     else:
-        _replace(record, original, record["mtime_ns"])
+        target_file.replace(record, original, record["mtime_ns"])
 
 
-def _still_original(record: Dict[str, Any]) -> bool:
-    """Whether the held inode is unchanged: somebody may have written to it under another of its names."""
-    try:
-        data, status = _read_target(record["kept"])
-    except OpError:
-        return False
-    return digest(data) == record["sha256_before"] and status.st_mtime_ns == record["mtime_ns"]
-
-
-def _close(record: Dict[str, Any], state: str, sha: str) -> Dict[str, Any]:
+def _close(record: Dict[str, Any], state: str, sha: str, note: str = "") -> Dict[str, Any]:
+    record["state"] = state  # for the records below it, which are looked at next
     _drop_kept(record)
     left = bytecode.remove_compiled(record["path"])
     kept = {key: value for key, value in record.items() if key not in ("folder", "format")}
-    write_json(os.path.join(record["folder"], "record.json"), {**kept, "state": state})
-    return _report(record["id"], record["path"], state, sha, "; ".join("stale bytecode stays: " + item for item in left))
+    write_json(os.path.join(record["folder"], "record.json"), kept)
+    notes = [*([note] if note else []), *("stale bytecode stays: " + item for item in left)]
+    return _report(record["id"], record["path"], state, sha, "; ".join(notes))

@@ -53,13 +53,27 @@ def how_to(record: Dict[str, Any], folder: str) -> str:
     )
 
 
-def conflict(record: Dict[str, Any], sha: str, all_records: List[Dict[str, Any]]) -> str:
-    """Why a file that holds neither the patched nor the original bytes was left alone."""
+def on_top(record: Dict[str, Any], all_records: List[Dict[str, Any]]) -> str:
+    """The newest open patch of the same file that lies above this one; empty when there is none."""
     later = [
         other["id"]
         for other in all_records
         if other["path"] == record["path"] and other["state"] == "open" and other["seq"] > record["seq"]
     ]
+    return later[-1] if later else ""
+
+
+def conflict(record: Dict[str, Any], sha: str, all_records: List[Dict[str, Any]]) -> str:
+    """Why a file that holds neither the patched nor the original bytes was left alone."""
+    later = on_top(record, all_records)
     if later:
-        return "patch `%s` lies on top of it: restore that first, or all" % later[-1]
+        return "patch `%s` lies on top of it: restore that first, or all" % later
     return "edited since: now %s, patched %s, original %s in %s" % (sha, record["sha256_after"], record["sha256_before"], record["folder"])
+
+
+def unmounted(record: Dict[str, Any]) -> str:
+    """Why a file that is not there is not taken for deleted."""
+    return (
+        "it is not there, nor is the disk that it was patched on: once that is mounted again, `runbook restore %s` gives it back; "
+        "the original is kept in %s" % (record["run"], record["folder"])
+    )

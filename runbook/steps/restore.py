@@ -12,12 +12,21 @@ from runbook.model.fields import PatchRef
 from runbook.steps.base import Patched, Step, StepContext, StepResult
 
 ALL = "all"
+UNDONE = ("restored", "already", "gone")
+"""States in which no patch is left. `gone`: the file's folder was removed meanwhile."""
+
+
+def not_undone(report: RestoreReport) -> str:
+    """What became of a patch that is still there, or may be."""
+    what = "was edited by somebody else after the patch" if report.sha256_now else "could not be given back"
+    return f"{report.path} {what}" + (f" ({report.note})" if report.note else "")
 
 
 class Restore(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Undo a patch, or all patches of this run on the host, newest first.
 
-    A file that somebody else edited since is left alone and named. A patch that never happened has nothing to restore: passed.
+    A file that somebody else edited since is left alone and named; one that was deleted is put back. A patch that never happened has
+    nothing to restore, nor has one whose file went with its folder: passed.
     """
 
     TYPE: ClassVar[str] = "restore"
@@ -27,6 +36,7 @@ class Restore(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     RESULTS: ClassVar[dict[str, str]] = {
         "restored": "files that have their original bytes again",
         "already": "files that had them already",
+        "gone": "files that went with their folder: nothing is patched any more",
         "conflicts": "files that somebody else edited since: left alone, with their hashes",
     }
     EXAMPLE: ClassVar[str] = "restore: taps"
@@ -61,12 +71,10 @@ def _settle(ctx: StepContext, patches: Sequence[Patched], reports: Sequence[Rest
         report = by_id.get(patch.record.id)
         if report is None:
             left.append(f"{patch.path}: the host has no undo record `{patch.record.id}`")
-        elif report.state in ("restored", "already"):
+        elif report.state in UNDONE:
             ctx.settle(f"patch:{patch.step}:{ctx.host.name}", report.state)
         else:
-            what = "was edited by somebody else after the patch" if report.state == "conflict" else "is gone"
-            note = f"; {report.note}" if report.note else ""
-            left.append(f"{report.path} {what}; left alone; the original lies in {patch.record.folder}{note}")
+            left.append(f"{not_undone(report)}; left alone; the original lies in {patch.record.folder}")
     return left
 
 
@@ -81,13 +89,17 @@ def _fields(reports: Sequence[RestoreReport], patches: Sequence[Patched] = ()) -
     return {
         "restored": [report.path for report in reports if report.state == "restored"],
         "already": [report.path for report in reports if report.state == "already"],
-        "conflicts": [conflict(report) for report in reports if report.state not in ("restored", "already")],
+        "gone": [report.path for report in reports if report.state == "gone"],
+        "conflicts": [conflict(report) for report in reports if report.state not in UNDONE],
     }
 
 
 def _reason(reports: Sequence[RestoreReport], left: list[str]) -> str:
     if left:
         return "; ".join(left)
-    return "; ".join(
-        f"{report.path} {'restored' if report.state == 'restored' else 'had its original bytes already'}" for report in reports
-    )
+    return "; ".join(f"{report.path} {_told(report)}" for report in reports)
+
+
+def _told(report: RestoreReport) -> str:
+    what = {"restored": "restored", "already": "had its original bytes already", "gone": "is gone"}[report.state]
+    return what + (f" ({report.note})" if report.note and report.state != "already" else "")
