@@ -76,6 +76,8 @@ def _harmless(node: Any, source: Source, deep: int) -> bool:
             return False
         if isinstance(one, (ast.Attribute, ast.Subscript)) and not isinstance(one.ctx, ast.Load):
             return False
+        if isinstance(one, ast.Attribute) and not _is_value(one, source):
+            return False
         if isinstance(one, ast.Call) and (not _tells(one.func, source, deep) or any(word.arg == "file" for word in one.keywords)):
             return False
         if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load) and one.id in counts and not _is_told(one, node, source):
@@ -83,6 +85,13 @@ def _harmless(node: Any, source: Source, deep: int) -> bool:
     return not (
         _foreign(node, source) & {one.id for one in inside(node) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
     )
+
+
+def _is_value(node: Any, source: Source) -> bool:
+    """Whether an attribute is what the file itself stores there, a module's, or called: another one may be a property, which is code."""
+    names, above = source_names.of(source), source.parents[node]
+    called = isinstance(above, ast.Attribute) or (isinstance(above, ast.Call) and above.func is node)
+    return called or bool(names.kind(node)) or names.kind(ast.Name(chain(node).partition(".")[0], ast.Load())).startswith("module ")
 
 
 def _may_fail(one: Any) -> bool:
@@ -158,8 +167,7 @@ def _tells(function: Any, source: Source, deep: int) -> bool:
     name, of = function.attr, function.value
     known = source.named(name)
     if known:
-        own = isinstance(of, ast.Name) and (of.id in ("self", "cls") or names.kind(of).startswith("class "))
-        return own and deep > 0 and all(_harmless(one, source, deep - 1) for one in known)
+        return deep > 0 and _is_own(name, of, source) and all(_harmless(one, source, deep - 1) for one in known)
     text, kind = chain(function), names.kind(of)
     if text in _TIMES or text in _STREAMS:
         root = text.partition(".")[0]
@@ -169,6 +177,21 @@ def _tells(function: Any, source: Source, deep: int) -> bool:
         or (name in _CHANCE and kind in ("chance", "module random"))
         or (name in _TEXTS and kind == "plain")
     )
+
+
+def _is_own(name: str, of: Any, source: Source) -> bool:
+    """Whether a method is this file's for certain: of an object made here of a class that has it, or one that no subclass can replace."""
+    if not isinstance(of, ast.Name):
+        return False
+    if of.id in ("self", "cls"):
+        return name.startswith("__") and not name.endswith("__")
+    return source_names.of(source).kind(of) in {
+        "class " + source.parents[one].name for one in source.named(name) if _is_method(one, source)
+    }
+
+
+def _is_method(function: Any, source: Source) -> bool:
+    return isinstance(source.parents[function], ast.ClassDef)
 
 
 def _looks(loop: Any, source: Source) -> bool:

@@ -102,9 +102,8 @@ class Names:
         return _MADE.get(name, "")
 
     def _of_type(self, annotation: Any) -> str:
+        """What has a class of this file as its type may be of a subclass: no kind."""
         name = chain(annotation).rpartition(".")[2] if annotation is not None else ""
-        if name in self._classes:
-            return "class " + name
         return "plain" if name in _PLAIN else _MADE.get(name, "")
 
 

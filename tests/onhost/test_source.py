@@ -271,3 +271,24 @@ def test_code_of_a_command_line_may_speak_of_the_interrupt(code, goes_on):
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("self.report()", "open"),
+        ("self.__report()", "closed"),
+        ("print(self.queued)", "open"),
+        ("print(self.beats)", "closed"),
+        ("card.report()", "closed"),
+        ("board.report()", "open"),
+        ("given.report()", "open"),
+    ],
+)
+def test_what_a_subclass_elsewhere_may_replace_is_not_what_this_file_says(line, kind):
+    more = (
+        "class Card:\n    def __init__(self):\n        self.beats = 0\n    def report(self):\n        print('alive')\n"
+        "    def __report(self):\n        print('alive')\n\nclass Board(widgets.Board):\n    pass\n\ncard, board = Card(), Board()\n"
+        "def show(given: Card):\n    pass\n"
+    )
+    assert loop(f"while True:\n    {line}\n    time.sleep(2)  # at", more=more) == kind
