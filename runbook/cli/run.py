@@ -10,10 +10,9 @@ from typing import Any
 import click
 
 from runbook.cli import command_line, confirm, load, reuse, sources, store
-from runbook.cli.choosing import check_choice, split
+from runbook.cli.choosing import left_out, split
 from runbook.cli.diffs import show_diff
 from runbook.cli.run_options import Choice, options
-from runbook.engine.selection import unselected
 from runbook.model.clock import Clock, SystemClock
 from runbook.model.verdict import EXIT_CODES
 
@@ -36,11 +35,10 @@ def command(**chosen: Any) -> int:
         return refuse(loaded, choice.as_json)
     if loaded.diagnostics:
         show_problems(loaded)
-    check_choice(loaded.playbook, choice)
+    unchosen = left_out(loaded.playbook, choice)
     if choice.reuse is not None:
         reuse.earlier(choice.reuse)
-    left_out = unselected(loaded.playbook, split(choice.tags), split(choice.skip_tags), choice.start_at)
-    open_questions = [] if choice.check else confirm.unconfirmed(loaded.playbook, yes=choice.yes, left_out=left_out)
+    open_questions = [] if choice.check else confirm.unconfirmed(loaded.playbook, yes=choice.yes, left_out=unchosen)
     if open_questions:
         return refuse(loaded._replace(diagnostics=open_questions), choice.as_json, "refused")
     clock = SystemClock()
@@ -73,7 +71,7 @@ def perform_run(choice: Choice, loaded: load.Loaded, place: store.Place, clock: 
         diff=choice.diff,
         tags=split(choice.tags),
         skip_tags=split(choice.skip_tags),
-        start_at=choice.start_at,
+        start_at=choice.start_at or "",
         wait_lease_s=choice.wait_lease,
         argv=sys.argv[1:],
     )

@@ -24,7 +24,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     diff: bool = False
     tags: tuple[str, ...] = ()
     skip_tags: tuple[str, ...] = ()
-    start_at: str = ""
+    start_at: str | None = None
     step: bool = False
     no_suspend: bool = False
     keep: bool = False
@@ -45,7 +45,7 @@ OPTIONS: tuple[Wrap, ...] = (
     click.option("--diff", is_flag=True, help="Show what changes in a file, with --check what would change."),
     click.option("--tags", multiple=True, metavar="TAG,…", help="Run only the steps that carry one of these tags."),
     click.option("--skip-tags", multiple=True, metavar="TAG,…", help="Leave out the steps that carry one of these tags."),
-    click.option("--start-at", default="", metavar="STEP", help="Leave out the steps before this one."),
+    click.option("--start-at", metavar="STEP", help="Leave out the steps before this one."),
     click.option("--step", is_flag=True, help="Ask before each step: run, skip, or quit."),
     click.option("--no-suspend", is_flag=True, help="Clean up also when a wait ends slow or undecided."),
     click.option("--keep", is_flag=True, help="Leave servers and patches at the end, until `suspend_for` is over; `cancel` ends them."),

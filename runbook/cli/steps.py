@@ -16,7 +16,8 @@ def command(type: str | None, as_json: bool) -> int:
     from runbook.steps import TABLE
 
     if type is not None and type not in TABLE:
-        raise click.BadParameter(f"no step type is called `{type}`; {suggestion(type, TABLE)}", param_hint="TYPE")
+        hint = suggestion(type, TABLE) or "`runbook steps` lists them"
+        raise click.BadParameter(f"no step type is called `{type}`; {hint}", param_hint="TYPE")
     pages = [describe(step) for step in usable([type] if type else None).values()]
     if not pages:
         return 2

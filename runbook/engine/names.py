@@ -13,6 +13,7 @@ from runbook.engine.runtime import Runtime
 from runbook.engine.scope import steps_scope
 from runbook.lang.expressions import Evaluation, ParseProblem, Templated, Unknown, parse, template
 from runbook.lang.expressions import evaluate as evaluate_parsed
+from runbook.lang.tokens import mentions
 from runbook.model.playbook import BlockNode, IncludeNode, Retry, StepNode, Target
 from runbook.model.units import Duration, UnitError, dec_hook
 from runbook.playbook.convert import StepProblem, to_step
@@ -117,6 +118,25 @@ def _misfit(include: IncludeNode, name: str, value: Any) -> str | None:
     """Why a value that is known only now cannot be that input of the include."""
     fault = misfit(name, include.inputs[name], value)
     return f"input of `{include.id}`: {fault.summary}" if fault else None
+
+
+def misgiven(runtime: Runtime, include: IncludeNode, place: Place) -> str | None:
+    """Why a value that is given to an include at this place cannot be its input, on one of its targets. What is not known yet may fit.
+
+    Asked before the first step, so that the answer does not hang on which step uses the value, and which steps are chosen.
+    """
+    given = {name: raw for name, raw in include.given.items() if name in include.inputs and mentions(raw)}
+    if not given:
+        return None
+    on = {target.target: target for found in _roles(runtime, Place(include=include)).values() for target in found}
+    for index, target in enumerate(on.values() or [NO_TARGET]):
+        there = scope(runtime, place.at(target, index))
+        for name, raw in given.items():
+            answer = template(raw, there)
+            fault = None if answer.problems else _misfit(include, name, answer.value)
+            if fault is not None:
+                return fault
+    return None
 
 
 def _roles(runtime: Runtime, place: Place) -> dict[str, list[Target]]:

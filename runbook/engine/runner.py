@@ -31,7 +31,7 @@ from runbook.engine.selection import main_steps
 from runbook.engine.watch import pause
 from runbook.hosts.base import CallTimeout, Cancelled, HostError, RemoteError, Unreachable
 from runbook.model.event import StepEnded, StepStarted
-from runbook.model.playbook import BlockNode, Node, Retry, StepNode, Target
+from runbook.model.playbook import BlockNode, IncludeNode, Node, Retry, StepNode, Target
 from runbook.model.units import Duration
 from runbook.model.verdict import status_of, worst
 from runbook.steps.base import Reentry, StepResult
@@ -92,6 +92,9 @@ class Runner:
             return None
         if decision.problem:
             return Ending("undecided", None, _unrun(node.id, "block", decision.problem, part))
+        if isinstance(node, IncludeNode) and not known.entered(inside) and (fault := names.misgiven(self._runtime, node, own)):
+            end = msgspec.structs.replace(_unrun(node.id, "include", fault, part), status="failed", verdict="failed")
+            return Ending("failed", None, end)
         timeout = names.seconds(self._runtime, node.common.timeout, own)
         inner = place.enter(node)
         ending = self.nodes(node.steps, nested(self._runtime.clock, box, timeout, "block"), inner, part)

@@ -67,9 +67,10 @@ def main_steps(node: Node) -> Iterator[StepNode]:
         yield from main_steps(inner)
 
 
-def tags_of(playbook: Playbook) -> frozenset[str]:
-    """Every tag that a step or block carries."""
-    return frozenset(tag for node in _all((*playbook.steps, *playbook.always)) for tag in node.common.tags)
+def tags_of(playbook: Playbook, *, main_only: bool = False) -> frozenset[str]:
+    """Every tag that a step or block carries; `main_only`: without those that only stand on what rescues and cleans up."""
+    nodes = [node for top in playbook.steps for node in _main(top)] if main_only else _all((*playbook.steps, *playbook.always))
+    return frozenset(tag for node in nodes for tag in node.common.tags)
 
 
 def starts(playbook: Playbook) -> dict[str, bool]:

@@ -26,11 +26,11 @@ steps:
 def run(tmp_path):
     """Play a playbook with these files beside it."""
 
-    def go(text, **files):
+    def go(text, options=None, **files):
         (tmp_path / "lib").mkdir()
         for name, content in files.items():
             (tmp_path / "lib" / name).write_text(content)
-        return play(text, tmp_path / "run", find=lambda name, file: str(tmp_path / "lib" / name))
+        return play(text, tmp_path / "run", find=lambda name, file: str(tmp_path / "lib" / name), **(options or {}))
 
     return go
 
@@ -64,6 +64,16 @@ def test_a_value_that_shows_its_type_only_now_is_refused_with_the_name_of_the_in
     top = f"{HEAD}steps:\n  - {{id: s, say: {{value: six}}}}\n  - {{id: m, include: {{playbook: lib, with: {{n: '${{{{ steps.s.value }}}}'}}}}}}\n"
     ended, _, _ = run(top, lib=LIB)
     assert ended.verdict == "failed" and "input of `m`: `n` must be a whole number, not the text `six`" in ended.reason
+
+
+@pytest.mark.parametrize("options", [{}, {"tags": ["two"]}, {"start_at": "m.b"}])
+@pytest.mark.parametrize(("word", "verdict"), [("six", "failed"), ("6", "passed")])
+def test_the_verdict_on_a_wrong_input_does_not_hang_on_the_steps_that_are_chosen(run, options, word, verdict):
+    lib = f"{HEAD}inputs: {{n: {{type: integer}}}}\nsteps:\n  - {{id: a, say: {{value: '${{{{ vars.n }}}}'}}}}\n  - {{id: b, say: passed, tags: [two]}}\n"
+    top = f"{HEAD}vars: {{w: {word}}}\nsteps:\n  - {{id: m, include: {{playbook: lib, with: {{n: '${{{{ vars.w }}}}'}}}}}}\n"
+    ended, _, said = run(top, lib=lib, options=options)
+    assert ended.verdict == verdict, ended.reason
+    assert verdict == "passed" or (said == [] and "step `m` (include): input of `m`: `n` must be a whole number" in ended.reason)
 
 
 def test_what_a_skipped_include_would_give_is_unknown(run):
