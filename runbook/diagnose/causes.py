@@ -1,7 +1,7 @@
 """The first cause of a death in a log, told from its echoes.
 
 One fault is reported many times: by the rank that had it, by its peers whose connection broke, by the parent that cleans up. The
-first line that names a cause counts; lines that a profile calls effects never do. An error that the server survived (it went on to
+first line that names a cause counts; lines that a profile calls effects or noise never do. An error that the server survived (it went on to
 the next phase, or logged much more) is no cause of a later death.
 """
 
@@ -62,7 +62,7 @@ def _candidates(lines: Sequence[Line], rules: Matcher) -> Iterator[Cause]:
         if cause is not None and header is not None and ended:
             cause = cause._replace(rank=line.rank or header.rank)
         header = None if ended else header
-        if cause is not None and not _is_effect(line, rules):
+        if cause is not None and not line.noise and not _is_effect(line, rules):
             yield cause
 
 

@@ -43,6 +43,13 @@ def test_a_real_log_names_its_first_cause_and_no_other(name):
     assert ((first.kind, text in first.line) if first else ("", True)) == (kind, True), first
 
 
+@pytest.mark.parametrize("name", TOLD)
+def test_complaints_of_no_consequence_are_no_errors(name):
+    """A death without a cause in its log is told with the error before it; that must be one."""
+    survived = causes(*read(name)).survived
+    assert len(survived) == TOLD[name].get("survived", 0), survived
+
+
 @pytest.mark.parametrize("name", [name for name, told in TOLD.items() if "accept_length" in told])
 def test_a_real_log_holds_the_acceptance_length(name):
     lines, rules = read(name)

@@ -36,8 +36,8 @@ class Looked(NamedTuple):
 
 def diagnose(stage: Stage, *flags: Any) -> Looked:
     """One look at the server by its port."""
-    out = runbook("diagnose", "lab", "--port", stage.port, "--json", *flags, state=stage.state, seconds=300).out
-    told = json.loads(out) if out.strip().startswith("{") else {"verdict": "no answer"}
+    done = runbook("diagnose", "lab", "--port", stage.port, "--json", *flags, state=stage.state, seconds=300)
+    told = json.loads(done.out) if done.out.strip().startswith("{") else {"verdict": f"exit {done.code}: {done.err}"}
     verdict = f"{told['verdict']}/{told['kind']}" if told.get("kind") else told["verdict"]
     return Looked(verdict, (told.get("culprit") or {}).get("title") or "", told.get("reason") or "")
 
@@ -47,9 +47,3 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def answers(port: int) -> bool:
-    """Whether something listens on this port of loopback."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -18,21 +18,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runbook.lab import processes
-from tests.real.engines import Engine
-from tests.real.looking import Stage, answers
+from tests.real.engines import Engine, Step
+from tests.real.looking import Stage
 from tests.real.place import model
 
 MIB = 2**20
 
 
 class Scene(Stage):
-    """One start and what was done to it. `hurt`: who was signalled; `log`: of the server, once it was launched; `later`: what to undo at the end."""
+    """One start and what was done to it. `hurt`: who was signalled; `log`: of the server, once it was launched."""
 
     def __init__(self, state: Path, engine: Engine, port: int) -> None:
         super().__init__(state, engine, port)
         self.hurt: processes.Process | None = None
         self.log = Path()
-        self.later = contextlib.ExitStack()
 
     def send(self, victim: str, number: int) -> None:
         """Signal it."""
@@ -48,11 +47,13 @@ class Scene(Stage):
 
 
 class Changes(NamedTuple):
-    """What an `Around` asks of the launch."""
+    """What an `Around` asks of the launch, and steps before and after it."""
 
     words: tuple[str, ...] = ()
     env: dict[str, str] = {}
     log: str = "auto"
+    before: tuple[Step, ...] = ()
+    after: tuple[Step, ...] = ()
 
 
 Act = Callable[[Scene], object]
@@ -78,11 +79,6 @@ def rename_log(scene: Scene) -> None:
 def truncate_log(scene: Scene) -> None:
     """As logrotate's copytruncate."""
     os.truncate(scene.log, 0)
-
-
-def take_port(scene: Scene) -> None:
-    """Another server gets its port before it does."""
-    scene.later.enter_context(_other_server(scene))
 
 
 def fill_disk(scene: Scene) -> None:
@@ -142,9 +138,14 @@ def loaded_cores(scene: Scene) -> Iterator[Changes]:
 
 @contextlib.contextmanager
 def port_taken(scene: Scene) -> Iterator[Changes]:
-    """Another server has its port before it starts."""
-    with _other_server(scene):
-        yield Changes()
+    """Another server of the host has its port before it starts."""
+    yield Changes(before=_other_server(scene))
+
+
+@contextlib.contextmanager
+def port_lost(scene: Scene) -> Iterator[Changes]:
+    """Another server of the host takes its port while it loads."""
+    yield Changes(after=_other_server(scene))
 
 
 @contextlib.contextmanager
@@ -174,12 +175,8 @@ def _cgroup(controller: str, file: str, limit: str) -> Iterator[tuple[str, ...]]
         group.rmdir()
 
 
-@contextlib.contextmanager
-def _other_server(scene: Scene) -> Iterator[None]:
-    command = [sys.executable, "-m", "http.server", str(scene.port), "--bind", "127.0.0.1"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as other:
-        try:
-            assert processes.wait(lambda: answers(scene.port), 20)
-            yield
-        finally:
-            other.terminate()
+def _other_server(scene: Scene) -> tuple[Step, ...]:
+    """Launched by the run as well, so that it is on the lab: what runs beside the lab is hidden from it."""
+    command = ["python3", "-m", "http.server", str(scene.port), "--bind", "127.0.0.1"]
+    other = {"id": "other", "launch": {"command": command, "port": scene.port}}
+    return other, {"wait_healthy": {"server": "other", "path": "/"}}

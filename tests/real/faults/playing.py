@@ -58,9 +58,11 @@ def play(state: Path, engine_name: str, one: Start) -> list[Ended]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     port = free_port()
     scene = Scene(state, _engine(engine_name, port, one), port)
-    with scene.later, one.around(scene) as changes:
+    with one.around(scene) as changes:
         changed = scene.engine._replace(command=[*changes.words, *scene.engine.command], env=scene.engine.env | changes.env)
-        path = engines.playbook(folder.with_suffix(".yaml"), changed, _steps(state, one), log=changes.log)
+        path = engines.playbook(
+            folder.with_suffix(".yaml"), changed, [*changes.after, *_steps(state, one)], changes.before, log=changes.log
+        )
         child = start("run", path, "--json", "--no-suspend", "--out", folder, state=state)
         try:
             struck = [_strike(fault, scene, folder, child) for fault in one.faults]
@@ -106,14 +108,14 @@ def _strike(fault: Fault, scene: Scene, folder: Path, child: subprocess.Popen[st
     if fault.act is None:
         return None
     begins = f"{fault.name}_gate" if fault.serving else fault.name
-    until(lambda: child.poll() is not None or (_reached(folder, StepStarted, begins) and scene.find(fault.victim)), LOAD_S, every=0.2)
+    until(lambda: child.poll() is not None or (_reached(folder, StepStarted, begins) and scene.find(fault.victim)), LOAD_S, every=0.5)
     if child.poll() is not None:
         return None
     scene.log = Path(next(event for event in _events(folder) if isinstance(event, StepEnded) and event.step == "server").result["log"])
     fault.act(scene)
     struck = Struck(time.time(), scene.hurt.pid if scene.hurt else None)
     _gate(scene.state, fault).touch()
-    until(lambda: child.poll() is not None or _reached(folder, StepEnded, fault.name), LOAD_S, every=0.2)
+    until(lambda: child.poll() is not None or _reached(folder, StepEnded, fault.name), LOAD_S, every=0.5)
     scene.undo()
     return struck
 

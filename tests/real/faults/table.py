@@ -30,7 +30,7 @@ class Fault(NamedTuple):
 class Start(NamedTuple):
     """One start of the engine: faults that it survives, one after the other, and at most one at the end that it does not.
 
-    `first`: a fault that ends the start before it serves. `compiles`: without vLLM's `--enforce-eager`.
+    `compiles`: without vLLM's `--enforce-eager`.
     """
 
     faults: tuple[Fault, ...]
@@ -47,10 +47,11 @@ def stopped(victim: str, serving: bool) -> Fault:
     """SIGSTOP, and SIGCONT after the verdict."""
     moment = "serves" if serving else "loads"
     says = f"{victim.replace('_', ' ')} SIGSTOP while it {moment}"
-    return Fault(f"{victim}_stopped_{moment}", says, ("hung/stopped",), stop(victim), serving, victim, True, SLOWEST_STOP_S)
+    within_s = SLOWEST_STOP_S if serving or victim == "main" else None  # while it loads, the others work on until they need this one
+    return Fault(f"{victim}_stopped_{moment}", says, ("hung/stopped",), stop(victim), serving, victim, True, within_s)
 
 
-def killed(victim: str, serving: bool, named: bool = True) -> Fault:
+def killed(victim: str, serving: bool) -> Fault:
     """SIGKILL. A main process has no name in a verdict: it is the server."""
     moment = "serves" if serving else "loads"
     says = f"{victim.replace('_', ' ')} SIGKILL while it {moment}"
@@ -63,34 +64,26 @@ def around(name: str, says: str, *right: str) -> Fault:
     return Fault(name, says, right)
 
 
-def starts(*workers: str, extra: tuple[Start, ...] = ()) -> tuple[Start, ...]:
-    """Those of any engine: of its processes, its log, its port, and what it is given of the machine."""
-    everybody = ("main", *workers)
+def starts(first: str, second: str) -> tuple[Start, ...]:
+    """Those of an engine with these two kinds of workers: of its processes, its log, its port, and what it is given of the machine."""
+    everybody = ("main", first, second)
     survived = [stopped(victim, serving) for serving in (False, True) for victim in everybody]
-    renamed = Fault("log_renamed", "its log gets another name while it loads", ("passed",), outside.rename_log)
     truncated = Fault("log_truncated", "its log is truncated while it loads", ("passed",), outside.truncate_log)
-    full = Fault("disk_full", "the disk of its log is full while it loads", ("passed",), outside.fill_disk)
-    taken = Fault("port_taken_after", "another server takes its port while it loads", ("wrong_server",), outside.take_port)
+    renamed = Fault("log_renamed", "its log gets another name while it serves", ("passed",), outside.rename_log, serving=True)
+    full = Fault("disk_full", "the disk of its log is full while it serves", ("passed",), outside.fill_disk, serving=True)
     return (
-        Start((*survived, killed("main", True))),
-        *(Start((killed(victim, True),)) for victim in workers),
-        *(Start((killed(victim, False),)) for victim in everybody),
-        Start((renamed,)),
-        Start((truncated,)),
-        Start((full,), outside.small_disk),
         Start((around("port_taken_before", "its port is another server's already", "wrong_server"),), outside.port_taken),
-        Start((taken,)),
-        Start((around("memory_limit", "1000 MiB of memory for all its processes", "crashed/oom_host"),), outside.memory_limit),
+        Start((around("port_taken_after", "another server takes its port while it loads", "wrong_server"),), outside.port_lost),
         Start((around("asked", "its wrapper asks, and nobody types", "hung/stdin"),), outside.asked),
-        Start((around("slow_weights", "weights come at 64 KiB/s", "passed"),), outside.slow_disk),
+        *(Start((killed(victim, False),)) for victim in everybody),
+        Start((around("memory_limit", "1000 MiB of memory for all its processes", "crashed/oom_host"),), outside.memory_limit),
+        Start((*survived, killed("main", True))),
+        Start((truncated, renamed, full, killed(first, True)), outside.small_disk),
+        Start((around("slow_weights", "weights come at 64 KiB/s", "passed"), killed(second, True)), outside.slow_disk),
         Start((around("cores_loaded", "four busy processes on the two cores", "passed"),), outside.loaded_cores),
         Start((around("cold_bytecode", "no Python module was compiled before", "passed"),), outside.cold_bytecode),
-        *extra,
     )
 
 
 COMPILES = Start((around("compile_cold", "it compiles, with an empty cache", "passed"),), compiles=True)
-STARTS = {
-    "sglang": starts("scheduler", "detokenizer"),
-    "vllm": starts("engine_core", "worker", extra=(COMPILES,)),
-}
+STARTS = {"sglang": starts("scheduler", "detokenizer"), "vllm": (*starts("engine_core", "worker"), COMPILES)}
