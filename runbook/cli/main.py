@@ -141,10 +141,7 @@ def guarded(act: Callable[[], Any], argv: list[str]) -> int:
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as mistake:
-        if "--json" in argv:
-            click.echo(_as_json(mistake))
-        mistake.show()
-        return mistake.exit_code
+        return _told(mistake, argv)
     except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
     except BrokenPipeError:
@@ -155,10 +152,28 @@ def guarded(act: Callable[[], Any], argv: list[str]) -> int:
         if isinstance(bug, OSError) and bug.errno in FULL:
             click.echo(f"runbook: the answer could not be written: {bug.strerror}. Make room, or write it somewhere else", err=True)
             return EXIT_BUG
+        if isinstance(bug, FileNotFoundError) and _is_nowhere():
+            return _told(click.UsageError("the folder in which this was called has been deleted: go to one that is there"), argv)
         from runbook.cli.bug import report
 
         click.echo(report(bug, argv), err=True)
         return EXIT_BUG
+
+
+def _is_nowhere() -> bool:
+    """Whether the working folder was deleted."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
+def _told(mistake: click.ClickException, argv: list[str]) -> int:
+    if "--json" in argv:
+        click.echo(_as_json(mistake))
+    mistake.show()
+    return mistake.exit_code
 
 
 def _as_json(mistake: click.ClickException) -> str:

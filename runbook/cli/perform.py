@@ -93,11 +93,13 @@ def _load_the_end(local: bool) -> None:
 
 def controller() -> dict[str, Any]:
     """Who runs this run, and where: enough to tell later whether it still lives, and to find its hosts again."""
+    from runbook.hosts.inventory import working_folder
+
     stat = Path("/proc/self/stat")
     return {
         "host": socket.gethostname(),
         "user": getpass.getuser(),
-        "cwd": os.getcwd(),
+        "cwd": working_folder(),
         "pid": os.getpid(),
         "start": int(stat.read_text().rpartition(")")[2].split()[19]) if stat.exists() else None,
         "boot_id": store.boot_id(),

@@ -42,7 +42,9 @@ class _Ascii(io.TextIOWrapper):
 
 
 def prepare(argv: list[str]) -> None:
-    """Make both streams total."""
+    """Make both streams total. A stdin that was closed by whoever started us has nothing to say."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 - open to the end
     codecs.register_error(PEOPLE, lambda problem: _spelt(problem, PLAIN))
     codecs.register_error(JSON, lambda problem: _spelt(problem, {}))
     for name in ("stdout", "stderr"):

@@ -121,11 +121,19 @@ def load(cwd: Path | None = None, env: Mapping[str, str] = os.environ) -> Invent
     state = Path(env.get("XDG_STATE_HOME") or home / ".local" / "state")
     hosts: dict[str, Entry] = {}
     groups: dict[str, list[str]] = {}
-    for path in (config / "runbook" / FILE, (cwd or Path.cwd()) / FILE):
+    for path in (config / "runbook" / FILE, Path(cwd or working_folder()) / FILE):
         found = read_file(path)
         hosts.update(found.hosts)
         groups.update(found.groups)
     return Inventory(hosts, state / "runbook" / "lab" / "lab.json", groups)
+
+
+def working_folder() -> str:
+    """The working folder; empty where that was deleted, in which nothing is found."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
 
 
 def read_lab(path: Path) -> LabState:
