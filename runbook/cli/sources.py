@@ -15,6 +15,7 @@ import click
 from runbook.cli import library
 from runbook.cli.profiles import profiles
 from runbook.cli.text_checks import text_problems
+from runbook.cli.yaml_files import yaml_files
 from runbook.model.diagnostic import Diagnostic, Severity
 from runbook.model.playbook import Playbook, Target
 
@@ -25,6 +26,9 @@ PACKAGE = Path(__file__).resolve().parents[1]
 MOST_BYTES = 16 * 2**20
 """More than any text the loader takes; so a wrong file name cannot fill the memory."""
 SUFFIXES = (".yaml", ".yml")
+OURS = ("runbook", "profile")
+"""Keys at the left edge by which playbooks and engine profiles are known."""
+_OURS = re.compile(rb"""^(?:\xef\xbb\xbf)?[ {]{0,4}["']?(?:runbook|profile)["']? ?:""", re.MULTILINE)
 
 
 def read_bounded(file: str) -> bytes:
@@ -34,6 +38,26 @@ def read_bounded(file: str) -> bytes:
         raise OSError(errno.EINVAL, "it is no regular file", file)
     with open(file, "rb") as stream:
         return stream.read(MOST_BYTES)
+
+
+def our_files(names: Sequence[str]) -> list[str]:
+    """Files as they are named; of a folder the playbooks and profiles, so that vars files and other YAML in it are no mistakes.
+
+    Raises click.UsageError when there are none.
+    """
+    found = [file for name in names for file in yaml_files([name]) if file == name or _is_ours(file)]
+    if not found:
+        raise click.UsageError(
+            f"no playbook and no profile in {', '.join(names)}: such a file has `runbook: 1` or `profile:` at its left edge"
+        )
+    return list(dict.fromkeys(found))
+
+
+def _is_ours(file: str) -> bool:
+    try:
+        return _OURS.search(read_bounded(file)) is not None
+    except OSError:
+        return True  # said with its place by the check
 
 
 def libraries() -> list[Path]:

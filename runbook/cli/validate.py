@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 
 import click
 
-from runbook.cli.sources import check_file, read_bounded, source_texts
-from runbook.cli.yaml_files import yaml_files
+from runbook.cli.sources import check_file, our_files, source_texts
 
 FORMATS = ("text", "json", "sarif", "github")
-_OURS = re.compile(rb"""^(?:\xef\xbb\xbf)?[ {]{0,4}["']?(?:runbook|profile)["']? ?:""", re.MULTILINE)
 
 
 @click.command()
@@ -34,7 +31,7 @@ def command(files: tuple[str, ...], overrides: tuple[str, ...], form: str | None
     if as_json and form not in (None, "json"):
         raise click.UsageError(f"`--json` is `--format json`, and `--format {form}` is asked for too: keep one")
     form = "json" if as_json else form or "text"
-    wanted = _wanted(files)
+    wanted = our_files(files)
     unique = list(dict.fromkeys(problem for file in wanted for problem in check_file(file, overrides)))
     invalid = any(problem.severity is Severity.ERROR for problem in unique)
     if form == "text":
@@ -47,20 +44,3 @@ def command(files: tuple[str, ...], overrides: tuple[str, ...], form: str | None
         answer = as_sarif(unique) if form == "sarif" else as_object(unique, "invalid" if invalid else "passed")
         click.echo(json.dumps(answer, ensure_ascii=False))
     return 2 if invalid else 0
-
-
-def _wanted(names: tuple[str, ...]) -> list[str]:
-    """The files; of a folder those that are ours, so that vars files and other YAML in it are no mistakes."""
-    found = [file for name in names for file in yaml_files([name]) if file == name or _is_ours(file)]
-    if not found:
-        raise click.UsageError(
-            f"no playbook and no profile in {', '.join(names)}: such a file has `runbook: 1` or `profile:` at its left edge"
-        )
-    return list(dict.fromkeys(found))
-
-
-def _is_ours(file: str) -> bool:
-    try:
-        return _OURS.search(read_bounded(file)) is not None
-    except OSError:
-        return True  # said with its place by the check

@@ -10,7 +10,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from runbook.lang.document import LINE_BREAK
-from runbook.lang.yaml_loader import load
+from runbook.lang.yaml_edge import Edge
+from runbook.lang.yaml_loader import ANY, load
 from runbook.lang.yaml_order import Order, ordered
 from runbook.lang.yaml_parts import Part, parts, walk
 from runbook.model.diagnostic import Diagnostic, Severity
@@ -25,9 +26,12 @@ class Formatted(NamedTuple):
     problems: list[Diagnostic]
 
 
-def format_yaml(source: bytes | str, file: str, order: Order) -> Formatted:
-    """One document in its form. A text whose data would change, as one with an alias before its anchor, keeps the order it has."""
-    document, problems = load(source, file)
+def format_yaml(source: bytes | str, file: str, order: Order, edge: Edge = ANY) -> Formatted:
+    """One document in its form. A text whose data would change, as one with an alias before its anchor, keeps the order it has.
+
+    Lines end as the first one does, and a byte order mark stays.
+    """
+    document, problems = load(source, file, edge)
     errors = [problem for problem in problems if problem.severity is Severity.ERROR]
     if document is None or errors:
         return Formatted(None, errors or problems)
@@ -35,8 +39,15 @@ def format_yaml(source: bytes | str, file: str, order: Order) -> Formatted:
     for attempt in (_form(ordered(text, order)), _form(text), text):
         same, found = load(attempt, file)
         if same is not None and same.data == document.data and not any(problem.severity is Severity.ERROR for problem in found):
-            return Formatted(attempt, [])
+            return Formatted(_dressed(attempt, source, document.text), [])
     raise AssertionError("a text does not load to its own data")
+
+
+def _dressed(text: str, source: bytes | str, before: str) -> str:
+    """With the mark and the line ends of the file."""
+    found = LINE_BREAK.search(before)
+    marked = source.startswith(b"\xef\xbb\xbf") if isinstance(source, bytes) else source.startswith("\ufeff")
+    return ("\ufeff" if marked else "") + (text.replace("\n", found[0]) if found and found[0] in ("\r\n", "\r") else text)
 
 
 def _form(text: str) -> str:

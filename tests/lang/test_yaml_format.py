@@ -51,7 +51,9 @@ CASES = {
     "flow style and quotes stay": ("a:   {b: 'x',   c: [1,\n      2]}\nd: \"e\"\n", "a:   {b: 'x',   c: [1,\n      2]}\nd: \"e\"\n"),
     "an item out of a list, as a comment": ("a:\n- 1\n# - 2\nb: 3\n", "a:\n  - 1\n# - 2\nb: 3\n"),
     "lists in lists": ("a:\n-   - 1\n    - b: 2\n      c: 3\n", "a:\n  - - 1\n    - b: 2\n      c: 3\n"),
-    "carriage returns": ("a: 1\r\nb: |\r\n  x\r\n", "a: 1\nb: |\n  x\n"),
+    "carriage returns": ("a: 1\r\nb: |\r\n    x\r\n", "a: 1\r\nb: |\r\n  x\r\n"),
+    "the first line's end counts": ("a: 1\nb: |\r\n    x\r\n", "a: 1\nb: |\n  x\n"),
+    "a byte order mark": ("\ufeffa:\n    b: 1\n", "\ufeffa:\n  b: 1\n"),
     "blank lines that are data": ("a: |+\n  x\n\n\nb: 1\n", "a: |+\n  x\n\n\nb: 1\n"),
     "an alias must stay behind its anchor": (
         "runbook: 1\nsteps:\n  - run: &it a\nname: *it\n",
