@@ -79,7 +79,9 @@ def _from_shell(file: str, name: str | None) -> int:
     if found.traps:
         click.echo(as_text(found.traps, {file: text}), err=True)
         count = len(found.traps)
-        click.echo(f"{count} trap{'' if count == 1 else 's'} in the script; the playbook avoids what its hints say", err=True)
+        click.echo(
+            f"{count} warning{'' if count == 1 else 's'}; the hints say what the playbook avoids, and what it does not take over", err=True
+        )
     return 0
 
 

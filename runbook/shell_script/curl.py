@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from runbook.shell_script.state import Made, State, Url, url_of
+from runbook.shell_script.state import Made, State, Url
 from runbook.shell_script.syntax import Node, pipeline, saved_to, words
 
 _TAKE_VALUE = set("AbcCdDeEFhHKmoPQrTtuUwXxyYz")
@@ -26,9 +26,21 @@ _LONG_VALUE = (
     "--url",
     "--user",
 )
-_OTHERWISE = ("-F", "--form", "-T", "--upload-file", "-G", "--get", "-I", "--head", "-u", "--user")
-"""Options with which it asks something that no `request` does."""
-_SHOWING = ("jq", "head", "tail", "cat", "tee", "python", "python3", "less", "sort", "wc", "cut", "sed", "awk", "tr")
+_MEANS_NO_OTHER = set("sSfLvkiNo#4") | set(
+    "--silent --show-error --fail --fail-with-body --location --verbose --include --no-buffer --compressed".split()
+)
+_MEANS_NO_OTHER |= {
+    "--connect-timeout",
+    "--retry",
+    "--retry-delay",
+    "--retry-connrefused",
+    "--retry-all-errors",
+    "--write-out",
+    "--progress-bar",
+    "-w",
+}
+"""Options that change nothing of what is asked."""
+_SHOWING = ("jq", "head", "tail", "cat", "less", "sort", "wc", "cut", "tr")
 
 
 class Asked(NamedTuple):
@@ -45,28 +57,29 @@ class Asked(NamedTuple):
 def asked(state: State, call: Node) -> Asked | None:
     """The request of a curl or wget command; None when it is not plain."""
     options, plain = _options(state, call)
-    if options is None:
-        return None
-    url = next((found for text in [*options.get("url", []), *plain] if (found := url_of(text))), None)
-    if url is None:
+    addresses = [*options.get("url", []), *plain]
+    url = state.url(addresses[0]) if len(addresses) == 1 else None
+    if url is None or any(not value for name in ("data", "json", "header", "request") for value in options.get(name, [])):
         return None
     data = [value for name in ("data", "json") for value in options.get(name, [])]
     headers = dict(part.split(":", 1) for part in options.get("header", []) if ":" in part)
     headers = {name.strip(): value.strip() for name, value in headers.items()}
     if any(text.startswith("@") for text in data) or len(data) > 1 or any(":" not in part for part in options.get("header", [])):
         return None
-    if any(name in options for name in _OTHERWISE):
+    unknown = options.keys() - {"url", "header", "data", "json", "request", "most", "output"}
+    if words(call)[0] == "curl" and any(name not in _MEANS_NO_OTHER and name.lstrip("-") not in _MEANS_NO_OTHER for name in unknown):
+        return None
+    if "-k" in options and url.scheme == "https":
         return None
     method = (options.get("request") or ["POST" if data else "GET"])[-1].lower()
-    saved = tuple(file for name in ("output", "-O", "--remote-name") for file in options.get(name, []))
-    return Asked(method, url, headers, data[-1] if data else None, (options.get("most") or [""])[-1], saved)
+    if options.get("json"):
+        headers.setdefault("Content-Type", "application/json")
+    return Asked(method, url, headers, data[-1] if data else None, (options.get("most") or [""])[-1], tuple(options.get("output", [])))
 
 
-def _options(state: State, call: Node) -> tuple[dict[str, list[str]] | None, list[str]]:
-    texts = state.words(call)
-    if texts is None:
-        # A status format or an output file may hold anything; only what is asked must be known.
-        texts = [state.fill(word) or "" for word in call["Args"]]
+def _options(state: State, call: Node) -> tuple[dict[str, list[str]], list[str]]:
+    """Options and plain words. A word that only the shell knows is empty: a status format may be one, what is asked may not."""
+    texts = [state.fill(word, secrets=True) or "" for word in call["Args"]]
     names = {
         "-X": "request",
         "--request": "request",
@@ -97,8 +110,6 @@ def _options(state: State, call: Node) -> tuple[dict[str, list[str]] | None, lis
             found[name] = [""]
         elif not word.startswith("-"):
             plain.append(word)
-    if any(not value for value in found.get("data", [])):
-        return None, plain
     return found, plain
 
 
@@ -108,23 +119,43 @@ def request(state: State, statement: Node) -> list[Made] | None:
     if words(first)[:1] != ["curl"] or statement.get("Background"):
         return None
     seen = asked(state, first["Cmd"])
-    if seen is None or seen.method not in ("get", "post", "put", "delete") or not (seen.url.is_local or state.server):
+    if seen is None or seen.method not in ("get", "post", "put", "delete") or "secrets." in f"{seen.url}{seen.data}":
         return None
     if any(file != "/dev/null" for file in (*seen.saved, *(state.fill(one["Word"]) for one in saved_to(statement, first)))):
         return None  # a `request` writes no file
     heads = [words(one)[0] if words(one) else "" for one in others]
     greps = [one for one, head in zip(others, heads, strict=True) if head in ("grep", "egrep", "fgrep")]
-    if not all(head in _SHOWING or head in ("grep", "egrep", "fgrep") for head in heads):
+    patterns = [literal_pattern(one) for one in greps]
+    if not all(
+        head in _SHOWING or head in ("grep", "egrep", "fgrep") or _prints_json(one) for one, head in zip(others, heads, strict=True)
+    ):
+        return None
+    if None in patterns or len(patterns) > 1:
         return None
     where = state.to_server(seen.url)
-    state.request = state.fresh_id("answer" if seen.method == "get" else "chat" if "chat" in seen.url.path else "reply")
+    state.at.slept = ""
+    state.at.request = state.fresh_id("answer" if seen.method == "get" else "chat" if "chat" in seen.url.path else "reply")
     body: dict[str, Any] = {**where, seen.method: seen.url.path, **_body(seen)}
     if seen.most.isdigit():
         body["timeout"] = f"{seen.most}s"
-    pattern = next((word for one in greps for word in words(one)[1:] if word and not word.startswith("-")), "")
-    if pattern and seen.url.path != "/health":
-        body["expect"] = {"text": re.escape(pattern)}
-    return [Made({"id": state.request, "request": body})]
+    if patterns and seen.url.path != "/health":
+        body["expect"] = {"text": re.escape(patterns[0] or "")}
+    return [Made({"id": state.at.request, "request": body})]
+
+
+def literal_pattern(search: Node) -> str | None:
+    """What a plain grep looks for, when the pattern is text without a sign that means another; None for others."""
+    flags, plain = (
+        [word for word in words(search)[1:] if word.startswith("-")],
+        [word for word in words(search)[1:] if not word.startswith("-")],
+    )
+    if len(plain) != 1 or not plain[0] or not all(re.fullmatch(r"-[qsEFoc]+", flag) for flag in flags):
+        return None
+    return plain[0] if "F" in "".join(flags) or not re.search(r"[\\^$.*\[\]|+?(){}]", plain[0]) else None
+
+
+def _prints_json(one: Node) -> bool:
+    return bool(re.fullmatch(r"python3? -m json\.tool", " ".join(words(one))))
 
 
 def _body(seen: Asked) -> dict[str, Any]:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from runbook.shell_script.state import Made, State, engine_of, number
-from runbook.shell_script.syntax import Node, calls, words
+from runbook.shell_script.state import Made, State, engine_of
+from runbook.shell_script.syntax import Node, calls, literal, pipeline, saved_to, words
 
 _WIDE = re.compile(r"(?:/\S*/)?(?:\.\*)?python[\d.]*(?:\.\*)?")
 _HARD = {"-9", "-KILL", "-SIGKILL", "--signal=9", "--signal=KILL", "-s9", "-sKILL"}
+_ENDS = re.compile(
+    r"-(?:s ?)?(?:SIG)?(?:TERM|KILL|INT|QUIT|HUP|9|15|2|3|1)|--signal=(?:9|15|KILL|TERM|INT)|-[fexriwqtvk]+|-ef|-TERM|aux|axu|-[eA]f?|--"
+)
+"""Options that leave the meaning: processes found by this text, or on this port, are to end."""
 _KILLERS = ("pkill", "killall", "kill", "fuser")
-_FINDERS = ("pgrep", "ps", "lsof", "grep", "awk", "cut", "tr", "xargs", "nvidia-smi", "sort", "uniq")
+_FINDERS = ("pgrep", "ps", "lsof", "grep", "awk", "xargs", "nvidia-smi", "sort", "uniq")
 
 
 def kill(state: State, statement: Node) -> list[Made] | None:
@@ -19,14 +23,16 @@ def kill(state: State, statement: Node) -> list[Made] | None:
     found = [call for call in calls(statement) if killer(call)]
     if not found or not all(killer(call) or (words(call)[0] or "?") in _FINDERS for call in calls(statement)):
         return None
+    if statement.get("Background") or saved_to(*(one for one in pipeline(statement) if not _to_nowhere(one))):
+        return None
     match = _match(state, statement, found[0])
     if match is None:
         return None
-    if _HARD & {word for call in calls(statement) for word in words(call)} or re.search(r"\bkill -9", state.script.source(statement)):
+    if _HARD & {word for call in calls(statement) for word in words(call)} or re.search(r"\bkill -9", state.scope.script.source(statement)):
         state.trap("hard-kill", found[0])
-    state.after_kill = True
-    if state.launched and ("step" in match or match in ({"profile": state.engine}, {"port": number(state.port or "0")})):
-        return []  # `always` does it, whatever happened before
+    if any("sudo" in words(call) for call in calls(statement)):
+        state.trap("as-root", found[0])
+    state.at.after_kill = True
     return [Made({"kill": match if "step" in match or "pid" in match else {"match": match}}, "")]
 
 
@@ -44,20 +50,22 @@ def killer(call: Node) -> str:
 
 
 def _match(state: State, statement: Node, call: Node) -> dict[str, Any] | None:
-    text = state.script.source(statement)
-    port = re.search(r"(?:-t?i ?(?:tcp)?:|\b)(\d{2,5}|\$\{?\w+\}?)/?(?:tcp)?\b", text)
+    text = state.scope.script.source(statement)
     if "lsof" in text or "fuser" in text:
-        return {"port": number(_value(state, port[1]))} if port else None
+        port = re.search(r"\blsof (?:-\w+ )*-t?i ?(?:tcp)?:(\d+|\$\{?\w+\}?)(?![\w,:-])|\bfuser (?:-\w+ )*(\d+|\$\{?\w+\}?)/tcp\b", text)
+        return {"port": value} if port and (value := _value(state, port[1] or port[2])) is not None else None
     if "nvidia-smi" in text:
-        return {"gpu": "any"}
+        return {"gpu": "any"} if not re.search(r"\s(-i|--id|-g)\b|grep|awk", text) else None
+    if not _plainly(statement):
+        return None
     pattern = _pattern(statement, call)
     if pattern is None:
-        return _by_pid(state, call)
+        return _by_pid(state, statement, call)
     if "grep" in text and "pgrep" not in text and "pkill" not in text:
         state.trap("text-kill", statement)
     if _WIDE.fullmatch(pattern):
         match: dict[str, Any] = {"profile": state.engine} if state.engine else {"gpu": "any"}
-        state.trap("wide-kill", call, state.script.source(call), "is this engine's" if state.engine else "holds a GPU")
+        state.trap("wide-kill", call, state.scope.script.source(call), "is this engine's" if state.engine else "holds a GPU")
         return match
     engine = engine_of(pattern)
     if engine:
@@ -77,21 +85,50 @@ def _pattern(statement: Node, call: Node) -> str | None:
     return None
 
 
+def _plainly(statement: Node) -> bool:
+    """Whether it says nothing of users, parents or ages, prints a column, and searches for one text besides `grep -v grep`."""
+    searches = 0
+    for call in calls(statement):
+        head, said = words(call)[0], words(call)[1:]
+        if head == "awk":
+            if len(said) != 1 or not re.fullmatch(r"\{\s*print\s+\$\d\s*;?\s*\}", said[0]):
+                return False
+        elif head == "grep" and "-v" in said:
+            if said != ["-v", "grep"]:
+                return False
+        else:
+            searches += head == "grep"
+            if any(word.startswith("-") and not _ENDS.fullmatch(word) and head != "ps" for word in said if word):
+                return False
+    return searches < 2
+
+
+def _to_nowhere(one: Node) -> bool:
+    return all(literal(found["Word"]) == "/dev/null" for found in one.get("Redirs") or [])
+
+
 def _last(call: Node) -> str | None:
-    plain = [word for word in words(call)[1:] if word and not word.startswith("-")]
-    return plain[-1] if plain else None
+    said = words(call)
+    plain = [word for word in said[2 if said[0] == "sudo" else 1 :] if not word.startswith("-")]
+    return plain[0] if len(plain) == 1 and plain[0] else None
 
 
-def _by_pid(state: State, call: Node) -> dict[str, Any] | None:
-    last = words(call)[-1]
-    if last.isdigit() and int(last) > 1:
-        return {"pid": int(last)}
-    return {"step": state.server} if state.launched and last == "" else None
+def _by_pid(state: State, statement: Node, call: Node) -> dict[str, Any] | None:
+    """`kill 4711`, `kill $PID` of what the script started."""
+    said = [word for word in call.get("Args") or [] if not (literal(word) or "").startswith("-")]
+    if len(said) != 2 or len(list(calls(statement))) != 1 or killer(call) != "kill":
+        return None
+    last = literal(said[1])
+    if last is not None:
+        return {"pid": int(last)} if last.isdigit() and int(last) > 1 else None
+    found = re.fullmatch(r"\$\{\{ steps\.(\w+)\.pid \}\}", state.fill(said[1], one_word=True) or "")
+    by_last = state.facts(said[1]).uses == {"*last"} and state.scope.last
+    return {"step": found[1] if found else state.scope.last} if found or by_last else None
 
 
-def _value(state: State, text: str) -> str:
+def _value(state: State, text: str) -> Any:
+    """A port in a text; None when it is none that is known."""
     name = text.strip("${}")
-    if name in state.vars:
-        state.used.add(name)
-        return f"${{{{ vars.{name} }}}}"
-    return text
+    if text.isdigit():
+        return int(text)
+    return f"${{{{ vars.{name} }}}}" if name in state.scope.constants else None

@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,9 +34,27 @@ class Script(NamedTuple):
     statements: list[Node]
 
     def source(self, node: Node) -> str:
-        """The text of a node as it was written, without the `;` or `&` behind it."""
-        end = node.get("Semicolon") or node["End"]
-        return self.text.encode()[node["Pos"]["Offset"] : end["Offset"]].decode().rstrip()
+        """The text of a node as it was written, with its here-documents, without the `;` or `&` behind it."""
+        start, end = node["Pos"]["Offset"], (node.get("Semicolon") or node["End"])["Offset"]
+        return self.text.encode()[start : max(end, self._documents_end(node))].decode().rstrip()
+
+    def whole(self, node: Node) -> str:
+        """The same, with the `&` that leaves it in the background."""
+        text = self.source(node)
+        return f"{text} &" if node.get("Background") and not self._documents_end(node) else text
+
+    def _documents_end(self, node: Node) -> int:
+        """Where the last here-document of a node ends, behind the line that closes it; 0 without one."""
+        raw, end = self.text.encode(), 0
+        for found in walk(node):
+            if found.get("Op") in ("<<", "<<-") and "Word" in found:
+                closing = (literal(found["Word"]) or "").encode()
+                end = max(end, raw.find(b"\n", found["Word"]["End"]["Offset"]) + 1)
+                while end < len(raw):
+                    line, end = raw[end:].split(b"\n", 1)[0], end + len(raw[end:].split(b"\n", 1)[0]) + 1
+                    if (line.lstrip(b"\t") if found["Op"] == "<<-" else line) == closing:
+                        break
+        return end
 
     def span(self, node: Node) -> Span:
         """Place of a node; its length is that on the first line."""
@@ -119,15 +137,19 @@ def saved_to(*nodes: Node) -> list[Node]:
 
 def literal(word: Node) -> str | None:
     """The text of a word that no expansion changes, else None."""
-    return filled(word, {})
+    return filled(word, lambda name, quoted: None)
 
 
-def filled(word: Node, names: dict[str, str]) -> str | None:
+Names = Callable[[str, bool], "str | None"]
+"""What stands for a `$NAME`, outside or inside of quotes; None when only the shell knows."""
+
+
+def filled(word: Node, names: Names) -> str | None:
     """The text of a word, with `$NAME` as `names` says; None when something else is expanded in it."""
     return _parts(word.get("Parts") or [], names, quoted=False)
 
 
-def _parts(found: list[Node], names: dict[str, str], quoted: bool) -> str | None:
+def _parts(found: list[Node], names: Names, quoted: bool) -> str | None:
     text = ""
     for part in found:
         piece = _part(part, names, quoted)
@@ -137,13 +159,13 @@ def _parts(found: list[Node], names: dict[str, str], quoted: bool) -> str | None
     return text
 
 
-def _part(part: Node, names: dict[str, str], quoted: bool) -> str | None:
+def _part(part: Node, names: Names, quoted: bool) -> str | None:
     match part["Type"]:
         case "Lit":
             value: str = part.get("Value", "")
             if quoted:
                 return re.sub(r"\\([$`\"\\])|\\\n", lambda found: found[1] or "", value).replace("${{", "$${{")
-            if re.search(r"(?<!\\)[*?\[]", value) or value.startswith("~") or re.search(r"(?<!\\)\{[^}]*[,.]", value):
+            if re.search(r"(?<!\\)[*?]|(?<!\\)\[.*\]", value) or value.startswith("~") or re.search(r"(?<!\\)\{[^}]*[,.]", value):
                 return None
             return re.sub(r"\\(.)|\\\n", lambda found: found[1] or "", value).replace("${{", "$${{")
         case "SglQuoted" if not part.get("Dollar"):
@@ -151,5 +173,5 @@ def _part(part: Node, names: dict[str, str], quoted: bool) -> str | None:
         case "DblQuoted":
             return _parts(part.get("Parts") or [], names, quoted=True)
         case "ParamExp" if not set(part) - {"Type", "Pos", "End", "Dollar", "Rbrace", "Short", "Param"}:
-            return names.get(part["Param"]["Value"])
+            return names(part["Param"]["Value"], quoted)
     return None

@@ -1,4 +1,7 @@
-"""A script, top to bottom, as steps. What no rule knows stays what it is: shell text in a `run` step."""
+"""A script, top to bottom, as steps. What no rule knows stays what it is: shell text in a `run` step.
+
+A reading that finds two places that belong together, as a loop and the line that uses what it counted, begins again with that in mind.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,34 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from runbook.model.diagnostic import Diagnostic
+from runbook.model.diagnostic import Diagnostic, Span
+from runbook.shell_script import kept
 from runbook.shell_script.curl import request
+from runbook.shell_script.facts import ALWAYS
 from runbook.shell_script.kills import kill
-from runbook.shell_script.launches import command_of, launch, port_of
+from runbook.shell_script.launches import command_of, launch
 from runbook.shell_script.logs import grep, tail
-from runbook.shell_script.state import Made, State, constant, engine_of
-from runbook.shell_script.syntax import Node, inner, kind, literal, parse, walk, words
+from runbook.shell_script.scope import Scope
+from runbook.shell_script.settings import setting
+from runbook.shell_script.ssh import remote
+from runbook.shell_script.state import Again, Known, Made, State, engine_of, number
+from runbook.shell_script.syntax import Node, calls, kind, literal, parse, walk, words
+from runbook.shell_script.traps import trap
 from runbook.shell_script.waits import loop, sleep
 
 Rule = Callable[[State, Node], "list[Made] | None"]
 RULES: tuple[Rule, ...] = (kill, loop, sleep, launch, request, grep, tail)
-_NOTHING = ("wait", "true", ":", "exit", "set", "disown")
-_LEAVES = (["exit"], ["return"], ["break"], ["continue"])
+_LEAVES = ("exit", "return", "break", "continue")
 """`x && exit 1` asks the opposite of `x`: it stays what it is."""
-_SOURCES = (".py", ".json", ".yaml", ".toml", ".cfg")
+_OTHER_LANGUAGE = re.compile(r"#!.*\b(python|perl|ruby|node|fish|csh|tcsh|awk|php)")
 
 
 class Translated(NamedTuple):
-    """The steps, what they need, and the traps of the script, in its order."""
+    """The steps, what they need, and the traps of the script, in its order. `hosts` are roles with their targets; an empty one is open."""
 
-    host: str
+    hosts: dict[str, str]
     vars: dict[str, Any]
+    secrets: list[str]
     steps: list[Made]
     always: list[Made]
     traps: list[Diagnostic]
@@ -35,40 +44,132 @@ class Translated(NamedTuple):
 
 def translate(text: str, file: str, program: str) -> Translated | Diagnostic:
     """A script's steps; a Diagnostic when it is no shell. `program` is the parser."""
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    crlf, text = lines != text.removeprefix("\ufeff"), lines
+    other = _OTHER_LANGUAGE.match(text)
+    if other or "\0" in text:
+        why = f"its first line names {other[1]}" if other else "it has bytes of no text"
+        span = Span(file, 1, 1, len(text.split("\n")[0]))
+        return Diagnostic(code="shell-syntax", summary=f"this is no shell script: {why}", span=span, hint="name a script of sh or bash")
     script = parse(text, file, program)
     if isinstance(script, Diagnostic):
         return script
-    state = State(script, program)
+    known = Known()
+    while True:
+        try:
+            found = _read(State(Scope(script), program, known))
+        except Again:
+            continue
+        return found._replace(traps=[trap("crlf", Span(file, 1, 1, 1)), *found.traps]) if crlf else found
+
+
+def _read(state: State) -> Translated:
+    """One reading. Raises Again."""
     _look_ahead(state)
-    for statement in script.statements:
-        _statement(state, statement)
-    always = [Made({"kill": {"step": state.server}})] if state.launched else []
-    found = sorted(state.traps, key=lambda one: (one.span.line, one.span.column) if one.span else (0, 0))
-    used = {name: int(value) if value.isdigit() else value for name, value in state.vars.items() if name in state.used}
-    return Translated(state.host, used, state.steps, always, found)
+    _statements(state, state.scope.script.statements)
+    always = [made for node in state.scope.handlers for made in _handler(state, node)]
+    for host, place in state.places.items():
+        always += [Made({"kill": {"step": one}}, "", host) for one in place.launched]
+    _say_what_stays(state)
+    traps = sorted(state.traps, key=lambda one: (one.span.line, one.span.column) if one.span else (0, 0))
+    steps, always, hosts = _placed(state, state.steps, always)
+    return Translated(hosts, _spoken_of(state, [*steps, *always]), state.secrets, steps, always, traps)
 
 
 def _look_ahead(state: State) -> None:
     """What the whole script says about its engine: rules above the launch need it."""
-    state.engine = engine_of(state.script.text)
-    for statement in walk(state.script.statements):
+    state.engine = engine_of(state.scope.script.text)
+    state.has_wait = any(words(call)[0] == "wait" for call in calls(state.scope.script.statements))
+    for statement in walk(state.scope.script.statements):
         if "Cmd" in statement and command_of(statement) is not None:
             state.has_launch = True
-            state.engine = engine_of(state.script.source(statement)) or state.engine
-            state.port = port_of(state.script.source(statement)) or state.port
+            state.engine = engine_of(state.scope.script.source(statement)) or state.engine
+
+
+def _statements(state: State, statements: list[Node]) -> None:
+    for at, one in enumerate(statements):
+        before = statements[at - 1] if at else None
+        if words(one)[:1] == ["exit"] and not one.get("Negated"):
+            if words(one)[1:] not in ([], ["0"], ["$?"], [""]):
+                kept.keep(state, one)
+            break
+        if before is not None and "?" in _first_uses(state, one) and not _is_together(state, one):
+            state.keep_together(before["Pos"]["Offset"], one["End"]["Offset"], "`$?`")
+        _statement(state, one)
+    kept.close(state)
+
+
+def _first_uses(state: State, statement: Node) -> frozenset[str]:
+    """Names in what a statement executes first, which alone sees how the one before it ended."""
+    first = next((one for one in walk(statement) if one.get("Type") in ("CallExpr", "DeclClause", "TestClause", "ArithmCmd", "Word")), None)
+    return state.facts(first).uses if first else frozenset()
+
+
+def _is_together(state: State, statement: Node) -> bool:
+    start, end = statement["Pos"]["Offset"], statement["End"]["Offset"]
+    inside = words(statement)[:1] == ["ssh"]
+    return any(first < end and start < last and not (inside and start < first and last <= end) for first, last in state.known.together)
 
 
 def _statement(state: State, statement: Node) -> None:
+    _bring_all(state, statement)
+    if _is_together(state, statement):
+        kept.keep(state, statement)
+        return
     command = statement.get("Cmd") or {}
     operator = command.get("Op") if kind(command) == "BinaryCmd" else ""
-    if (operator == "&&" and words(command["Y"])[:1] not in _LEAVES) or (kind(command) == "Block" and not statement.get("Background")):
-        first, *others = (command["X"], command["Y"]) if operator else command["Stmts"]
-        for one in (_with_comments(first, statement), *others):
+    if operator == "&&" and _may_part(state, command):
+        for one in (_with_comments(command["X"], statement), command["Y"]):
             _statement(state, one)
+    elif kind(command) == "Block" and not statement.get("Background") and not statement.get("Redirs") and not statement.get("Negated"):
+        for one in command["Stmts"]:
+            _statement(state, one)
+    elif operator == "||" and _stops(command["Y"]) and words(command["X"])[:1] == ["cd"] and setting(state, command["X"]):
+        return
     elif operator == "||" and words(command["Y"])[:1] in (["true"], [":"]):
         _forgiven(state, statement, _with_comments(command["X"], statement))
-    elif not _ssh(state, statement) and not _setting(state, statement):
+    elif words(statement)[:1] == ["wait"] and state.at.launched and not state.scope.block:
+        state.trap("not-waited", statement)
+    elif not _handles_signals(state, statement) and not _ssh(state, statement) and not setting(state, statement):
         _step(state, statement)
+
+
+def _bring_all(state: State, statement: Node) -> None:
+    for name in sorted((state.facts(statement).uses | ALWAYS) & state.scope.lost.keys()):
+        _bring(state, name, statement)
+
+
+def _bring(state: State, name: str, statement: Node) -> None:
+    """What a closed script has changed and a line needs: as a result, or both in one script. Raises Again where it is to be brought."""
+    start = state.scope.lost[name]
+    taken = next((known for known, node in state.scope.once.items() if node["Pos"]["Offset"] == start), name)
+    if (name == "*last" and state.scope.last) or state.take(taken):
+        return
+    names = {
+        "*cwd": "the folder",
+        "*env": "what it sets for the commands below",
+        "*exit": "the end that it may come to",
+        "*jobs": "a background job",
+    }
+    state.keep_together(start, statement["End"]["Offset"], names.get(name, f"`${name}`"))
+
+
+def _may_part(state: State, command: Node) -> bool:
+    """Whether `a && b` is one step after the other: a failing step ends the run, so `a` must be no test."""
+    first, second = command["X"], command["Y"]
+    if words(second)[:1] and words(second)[0] in _LEAVES:
+        return False
+    inner = first.get("Cmd") or {}
+    if kind(inner) == "BinaryCmd" and inner.get("Op") == "&&":
+        return _may_part(state, inner) and _may_part(state, {"X": inner["Y"], "Y": second})
+    heads = ("cd", "source", ".", "export", "conda", "module", "sleep", "nohup", "pkill", "killall", "curl", "set", "ulimit", "ssh")
+    return kind(inner) == "DeclClause" or not inner.get("Args", [1]) or (words(first) or ["?"])[0] in heads
+
+
+def _stops(statement: Node) -> bool:
+    """Whether it does no more than say something and leave: `exit 1`, `{ echo no; exit 1; }`."""
+    heads = [words(call)[0] for call in calls(statement)]
+    return bool(heads) and heads[-1] in ("exit", "return") and set(heads) <= {"echo", "printf", "exit", "return"}
 
 
 def _with_comments(part: Node, whole: Node) -> Node:
@@ -77,119 +178,123 @@ def _with_comments(part: Node, whole: Node) -> Node:
 
 def _forgiven(state: State, whole: Node, statement: Node) -> None:
     """`x || true`: a kill that finds nothing passes anyway; any other step goes on after `failed` alone."""
-    before = len(state.steps)
-    _statement(state, statement)
-    new = state.steps[before:]
-    plain = all("kill" in made.step for made in new)
+    made = _made(state, statement)
+    if made is None:
+        kept.keep(state, whole)
+        return
+    plain = all("kill" in one.step for one in made)
     state.trap(
         "swallowed-failure",
         whole,
         "a kill that finds nothing passes" if plain else "the step goes on after `failed`, and after nothing else",
     )
-    if new and not plain:
-        state.steps[-1] = new[-1]._replace(step={**_front(new[-1].step), "ignore_errors": True, **_back(new[-1].step)})
-
-
-def _front(step: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in step.items() if key == "id"}
-
-
-def _back(step: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in step.items() if key != "id"}
+    if made and not plain:
+        step = made[-1].step
+        made[-1] = made[-1]._replace(step={**{key: step[key] for key in step if key == "id"}, "ignore_errors": True, **step})
+    state.steps += made
 
 
 def _step(state: State, statement: Node) -> None:
+    made = _made(state, statement)
+    if made is None:
+        kept.keep(state, statement)
+    else:
+        state.steps += made
+
+
+def _made(state: State, statement: Node) -> list[Made] | None:
+    """Steps of the first rule that knows the statement; the script that was open is closed before them. None when no rule does."""
+    before = len(state.steps)
     for rule in () if statement.get("Negated") else RULES:
         made = rule(state, statement)
         if made is not None:
-            state.steps += [one._replace(comment=_comment(statement, one.comment)) for one in made]
-            return
-    state.steps.append(_as_it_is(state, statement))
+            attached = state.steps[before:]
+            del state.steps[before:]
+            kept.close(state)
+            _bring_all(state, statement)
+            names = {name for name in state.facts(statement).sets if name[0] != "*"}
+            state.scope.lost |= dict.fromkeys(names, statement["Pos"]["Offset"])
+            return [one._replace(comment=kept.comment_of(statement, one.comment), host=state.host) for one in [*attached, *made]]
+    return None
 
 
-def _comment(statement: Node, said: str) -> str:
-    """The author's comment above a statement, then ours."""
-    theirs = [found["Text"].strip() for found in statement.get("Comments") or [] if not found["Text"].startswith("!")]
-    return "\n".join([text for text in theirs if text] + ([said] if said else []))
+def _handles_signals(state: State, statement: Node) -> bool:
+    """`trap '…' EXIT`: it is done at the end, whatever happened."""
+    said = words(statement)
+    if said[:1] != ["trap"] or len(said) < 3 or state.host:
+        return False
+    if said[1] in ("", "-"):
+        return True
+    if not said[1] or not {"EXIT", "INT", "TERM", "0"} & set(said[2:]) or "ERR" in said:
+        return False
+    state.scope.handlers.append(statement)
+    return True
+
+
+def _handler(state: State, statement: Node) -> list[Made]:
+    """The steps of `trap '…' EXIT`, at the end; servers that the playbook launched are ended there anyway."""
+    found = parse(" " * statement["Pos"]["Offset"] + (literal(statement["Cmd"]["Args"][1]) or ""), "", state.program)
+    if isinstance(found, Diagnostic):
+        state.keep_together(statement["Pos"]["Offset"], len(state.scope.script.text.encode()), "`trap`")
+    assert not isinstance(found, Diagnostic)
+    uses = frozenset[str]().union(*(state.facts(one).uses for one in found.statements))
+    for name in sorted(uses & state.scope.lost.keys()):
+        if not state.take(name):
+            state.keep_together(statement["Pos"]["Offset"], len(state.scope.script.text.encode()), f"`${name}`")
+    outer, state.scope.script, before = state.scope.script, found, len(state.steps)
+    for one in found.statements:
+        ends_all = state.at.launched and re.fullmatch(r"kill .*(\$!|%1|\b0|\$\(jobs -p\)).*", found.source(one))
+        if not ends_all:
+            _step(state, one)
+    kept.close(state)
+    made, state.scope.script = state.steps[before:], outer
+    del state.steps[before:]
+    return made
 
 
 def _ssh(state: State, statement: Node) -> bool:
-    """`ssh box '…'`: its script, on that box."""
-    said = words(statement)
-    if said[:1] != ["ssh"] or statement.get("Background"):
+    found = remote(state, statement)
+    if found is None:
         return False
-    arguments = statement["Cmd"]["Args"][1:]
-    port, at = "", 0
-    while at < len(arguments) and (literal(arguments[at]) or "").startswith("-"):
-        option = literal(arguments[at]) or ""
-        port = literal(arguments[at + 1]) or "" if option == "-p" and at + 1 < len(arguments) else port
-        at += 2 if option in ("-p", "-i", "-o", "-l", "-F", "-J") else 1
-    target = literal(arguments[at]) if at < len(arguments) else None
-    scripts = [inner(state.script, arguments[at + 1], state.program)] if len(arguments) == at + 2 else []
-    scripts += [inner(state.script, one["Hdoc"], state.program) for one in statement.get("Redirs") or [] if one.get("Hdoc")]
-    host = f"{target}:{port}" if port else target
-    if not host or len(scripts) != 1 or scripts[0] is None or state.host not in ("", host):
-        return False
-    state.host = host
-    outer, state.script = state.script, scripts[0]
-    for one in state.script.statements:
-        _statement(state, one)
-    state.script = outer
+    kept.close(state)
+    _bring_all(state, statement)
+    outer, here = state.scope, state.host
+    state.scope, state.host = Scope(found.script, last=""), found.host
+    _statements(state, found.script.statements)
+    state.scope, state.host = outer, here
     return True
 
 
-def _setting(state: State, statement: Node) -> bool:
-    """What changes the shell for the lines below: constants, exports, the folder, an environment."""
-    command = statement.get("Cmd") or {}
-    said = words(statement)
-    if kind(command) == "DeclClause" or (kind(command) == "CallExpr" and not command.get("Args")):
-        _assign(state, statement, command)
-    elif kind(command) == "FuncDecl":
-        state.shell[command["Name"]["Value"]] = state.script.source(statement)
-    elif said[:1] == ["cd"] and len(said) == 2 and (folder := state.fill(command["Args"][1])):
-        state.cwd = folder if folder.startswith(("/", "${{")) or not state.cwd else f"{state.cwd}/{folder}"
-    elif said[:1] in (["source"], ["."], ["conda"], ["module"]) or (said[:1] == ["eval"] and "conda" in state.script.source(statement)):
-        state.prelude.append(state.script.source(statement))
-    else:
-        return bool(said) and said[0] in _NOTHING
-    return True
+def _say_what_stays(state: State) -> None:
+    """A server that the script leaves running is stopped by the playbook."""
+    ended = {made.step["kill"].get("step") for made in state.steps if "kill" in made.step}
+    left = [one for place in state.places.values() for one in place.launched if one not in ended]
+    started = [one for one in walk(state.scope.script.statements) if "Cmd" in one and command_of(one) is not None]
+    if left and not state.scope.handlers:
+        state.trap("stops-at-the-end", (started or state.scope.script.statements)[0], left[0])
 
 
-def _assign(state: State, statement: Node, command: Node) -> None:
-    exported = kind(command) == "DeclClause"
-    for one in command.get("Args" if exported else "Assigns") or []:
-        name = (one.get("Name") or {}).get("Value", "")
-        value = constant(one.get("Value"))
-        if not name:
-            continue
-        if value is None:
-            state.shell[name] = state.script.source(statement)
-        elif exported:
-            state.env[name] = value
-            state.vars.setdefault(name, value)
-        else:
-            state.vars[name] = value
+def _placed(state: State, steps: list[Made], always: list[Made]) -> tuple[list[Made], list[Made], dict[str, str]]:
+    """Roles for the targets that steps have; with more than one, each step names its own."""
+    targets = list(dict.fromkeys(made.host for made in [*steps, *always])) or [""]
+    remote_ones = [one for one in targets if one]
+    roles = {one: f"gpu{at or ''}" for at, one in enumerate(remote_ones)} if remote_ones else {"": "gpu"}
+    if remote_ones and "" in targets:
+        roles[""] = "here"
+
+    def placed(made: Made) -> Made:
+        role = {"host": roles[made.host]} if len(roles) > 1 else {}
+        return made._replace(step={**{key: made.step[key] for key in made.step if key == "id"}, **role, **made.step})
+
+    hosts = {role: ("local" if role == "here" else target) for target, role in roles.items()}
+    return [placed(one) for one in steps], [placed(one) for one in always], hosts
 
 
-def _as_it_is(state: State, statement: Node) -> Made:
-    """Shell text in a `run` step, with the settings above it that it needs."""
-    source = state.script.source(statement)
-    _known_traps(state, statement, source)
-    names = state.named(statement) | {words(statement)[0] if words(statement) else ""}
-    needed = [state.shell[name] for name in state.shell if name in names]
-    env = {name: f"${{{{ vars.{name} }}}}" for name in state.vars if name in names}
-    state.used.update(env)
-    body: dict[str, Any] = {"shell": "\n".join([*state.prelude, *needed, source]).replace("${{", "$${{")}
-    env = {**{name: value for name, value in state.env.items() if name not in env}, **env}
-    for key, value in (("cwd", state.cwd), ("env", env)):
-        if value:
-            body[key] = value
-    return Made({"run": body if len(body) > 1 else body["shell"]}, _comment(statement, "As it was in the script."))
-
-
-def _known_traps(state: State, statement: Node, source: str) -> None:
-    if kind(statement) == "WhileClause" and "break" not in source and "read " not in source:
-        state.trap("endless-loop", statement)
-    edits = words(statement)[:1] in (["sed"], ["perl"]) and re.search(r"\s-\w*i\b|\s-i", source)
-    if (edits or re.search(r"write_text|open\([^)]*['\"]w['\"]|\bpatch -p", source)) and any(end in source for end in _SOURCES):
-        state.trap("lasting-edit", statement)
+def _spoken_of(state: State, steps: list[Made]) -> dict[str, Any]:
+    """The constants that steps speak of, and those that they are made of, in the order of the script."""
+    said = repr([made.step for made in steps])
+    wanted: dict[str, Any] = {}
+    for name, value in reversed(state.vars.items()):  # a constant is made of those above it
+        if f"vars.{name} " in said:
+            wanted[name], said = number(value), said + value
+    return dict(reversed(wanted.items()))

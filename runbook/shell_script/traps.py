@@ -61,6 +61,46 @@ TRAPS: dict[str, tuple[str, str]] = {
         "`tail -f` never ends",
         "it is left out: `runbook show` and the run's evidence have the log",
     ),
+    "stops-at-the-end": (
+        "the script leaves its server running; the playbook stops `{0}` at its end",
+        "write `at_end: keep` into the launch and remove its `kill` from `always:` where it shall stay",
+    ),
+    "not-waited": (
+        "`wait` waits until the server ends; the playbook does not, and stops it at its end",
+        "write `at_end: keep` into the launch where it shall go on",
+    ),
+    "argument": (
+        "`{0}` is an argument of the script; a playbook has none",
+        "name a variable in its place, and give it with `-e NAME=VALUE`",
+    ),
+    "default-value": (
+        "`{0}` may come from the environment of whoever starts the script; the playbook has the default alone",
+        "give another value with `-e {0}=VALUE`",
+    ),
+    "from-outside": (
+        "nothing in the script sets `{0}`: it comes from the environment of whoever starts it, which the host need not have",
+        "give it to the step in `env:`, from a variable or from `env('{0}')`",
+    ),
+    "secret": (
+        "`{0}` is a secret by its name: its value is not taken into the playbook",
+        "set `{0}` in your environment, or say under `secrets:` which `file:` or `command:` has it",
+    ),
+    "own-folder": (
+        "the script goes into its own folder; a playbook has none on the host",
+        "write the folder as `cwd:` of the steps",
+    ),
+    "ssh-option": (
+        "an option of this `ssh` is not taken over: {0}",
+        "write it into ssh_config, for this host",
+    ),
+    "as-root": (
+        "the script ends processes as root; the playbook ends what its user may, and says what it may not",
+        "give the host `via: sudo -n` where others' processes are meant",
+    ),
+    "crlf": (
+        "the lines end in CR LF: to the shell each command ends in a sign that nobody sees",
+        "the playbook is made as if they ended in LF",
+    ),
 }
 
 

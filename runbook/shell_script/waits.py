@@ -7,9 +7,14 @@ from typing import Any
 
 from runbook.shell_script.curl import asked
 from runbook.shell_script.state import SAYS_ITS_STATUS_ONLY, Made, State, Url
-from runbook.shell_script.syntax import Node, calls, kind, pipeline, walk, words
+from runbook.shell_script.syntax import Node, calls, kind, literal, pipeline, saved_to, walk, words
 
 PATIENCE = "45m"
+_ONLY_WAITS = set(
+    "curl wget nvidia-smi grep egrep fgrep sleep echo printf break exit return true false : [ test date seq jq head tail sort awk".split()
+)
+_ONLY_WAITS |= set("tr cut wc let timeout".split())
+"""What a loop that does nothing but wait may call."""
 
 
 def loop(state: State, statement: Node) -> list[Made] | None:
@@ -18,13 +23,16 @@ def loop(state: State, statement: Node) -> list[Made] | None:
     if kind(command) not in ("WhileClause", "ForClause"):
         return None
     asks = [call for call in calls(command) if words(call)[0] in ("curl", "wget", "nvidia-smi", "nc")]
-    if not asks:
+    others = {words(call)[0] for call in calls(command)} - _ONLY_WAITS
+    others -= {"kill"} if all(words(call)[:2] == ["kill", "-0"] for call in calls(command) if words(call)[0] == "kill") else set()
+    written = [one for part in walk(statement) for one in saved_to(part) if literal(one["Word"]) != "/dev/null"]
+    if not asks or others or written or len(asks) > 1:
         return None
     bounded = _bound(state, command)
     if words(asks[0])[0] == "nvidia-smi":
         return _gpus(state, statement, bounded)
     request = asked(state, asks[0])
-    if request is None or any(killing in state.script.source(statement) for killing in ("pkill", "kill ")):
+    if request is None or request.method not in ("get", "head") or request.headers or request.saved not in ((), ("/dev/null",)):
         return None
     if not bounded:
         state.trap("endless-loop", statement)
@@ -40,7 +48,7 @@ def _healthy(state: State, command: Node, ask: Node, url: Url, patience: str) ->
     expect: dict[str, Any] = {"status": 200}
     piped = next((one for one in walk(command) if kind(one) == "BinaryCmd" and one.get("Op") == "|" and "Cmd" not in one), None)
     grep = next((call for call in calls(piped) if words(call)[0] in ("grep", "egrep", "fgrep")), None) if piped else None
-    shows_status = bool(re.search(r"http_code|\s-\w*[iI]\b|--head|--include", state.script.source(ask)))
+    shows_status = bool(re.search(r"http_code|\s-\w*[iI]\b|--head|--include", state.scope.script.source(ask)))
     if grep is not None and not shows_status:
         pattern = next((word for word in words(grep)[1:] if word and not word.startswith("-")), "")
         if url.path.rstrip("/") in ("/health", "/ping", "/health_generate") and state.engine in ("", *SAYS_ITS_STATUS_ONLY):
@@ -61,15 +69,15 @@ def _fails(ask: Node) -> bool:
 def _gpus(state: State, statement: Node, bounded: str) -> list[Made]:
     if not bounded:
         state.trap("endless-loop", statement)
-    found = re.search(r"(?:-[gl][te]|[<>]=?)\s*\"?(\d{2,6})\b", state.script.source(statement))
+    found = re.search(r"(?:-[gl][te]|[<>]=?)\s*\"?(\d{2,6})\b", state.scope.script.source(statement))
     below = f"{found[1]}MiB" if found else "1GiB"
-    state.after_kill = False
+    state.at.after_kill = False
     return [Made({"wait_gpu_free": {"below": below, "stable_for": "3s", "timeout": bounded or "5m"}})]
 
 
 def _bound(state: State, command: Node) -> str:
     """How long a loop can take: so many times its sleep. Empty when nothing ends it."""
-    text = state.script.source(command)
+    text = state.scope.script.source(command)
     sleep = re.search(r"\bsleep (\d+(?:\.\d+)?)(m?)", text)
     pause = float(sleep[1]) * (60 if sleep and sleep[2] else 1) if sleep else 1.0
     count = re.search(r"\{1\.\.(\d+)\}|\bseq (?:1 )?(\d+)\b|;\s*\w+\s*<=?\s*(\d+)\s*;|-(?:ge|gt|eq|lt|le) (\d+)\b(?!.*nvidia)", text)
@@ -86,10 +94,12 @@ def sleep(state: State, statement: Node) -> list[Made] | None:
     said = words(statement)
     if len(pipeline(statement)) != 1 or said[:1] != ["sleep"] or len(said) != 2 or not re.fullmatch(r"\d+(?:\.\d+)?[smh]?", said[1]):
         return None
-    state.slept = said[1]
-    if state.after_kill and state.has_launch and not state.launched:
+    if state.scope.block or not (state.at.server or state.at.after_kill):
+        return None
+    state.at.slept = said[1]
+    if state.at.after_kill and state.has_launch and not state.at.launched:
         state.trap("fixed-sleep", statement, said[1], "until the memory of every GPU is free, as long as that takes")
-        state.after_kill = False
+        state.at.after_kill = False
         free = {"below": "1GiB", "stable_for": "3s", "timeout": "3m", "when_missing": "skip"}
         return [Made({"wait_gpu_free": free}, "A driver gives memory back some time after the process is gone.")]
     state.trap("fixed-sleep", statement, said[1], "for the condition of the step that follows")

@@ -10,17 +10,19 @@ from runbook.shell_script.translate import Translated
 
 HEAD = """\
 # From a shell script. Read it before you run it: `runbook plan` shows what each step would do, `runbook run --check` looks and
-# changes nothing.
+# changes nothing. A step that fails ends the run, begins in the login folder unless it has a `cwd:`, and ends when its `timeout:` is over.
 """
 ON_THE_LAB = "# CHANGE: an ssh alias or user@host; `lab` is the GPU host that comes with runbook"
 
 
 def write(found: Translated, name: str, modeline: str) -> str:
     """The playbook. `modeline` is its first line."""
-    host = f"  gpu: {found.host}" if found.host else f"  gpu: lab    {ON_THE_LAB}"
-    lines = [modeline, "#", *HEAD.splitlines(), "runbook: 1", f"name: {dump(name)}", "hosts:", host]
+    hosts = [f"  {role}: {dump(target) if target else f'lab    {ON_THE_LAB}'}" for role, target in found.hosts.items()]
+    lines = [modeline, "#", *HEAD.splitlines(), "runbook: 1", f"name: {dump(name)}", "hosts:", *hosts]
     if found.vars:
         lines += ["vars:", *(f"  {line}" for line in dump(found.vars).splitlines())]
+    if found.secrets:
+        lines += ["secrets:", *(f"  - {{name: {one}, required: true}}" for one in found.secrets)]
     steps = found.steps or [Made({"run": "true"}, "The script does nothing that a playbook would.")]
     lines += ["steps:", *_steps(steps)]
     if found.always:
