@@ -50,6 +50,14 @@ def vllm(port: int, draft: str | None = "draft_hidden_ids", *flags: str) -> Engi
     return Engine("vllm", command, env, workers)
 
 
+def transformers(port: int) -> Engine:
+    """Its server, one process, with the target alone."""
+    command = [str(python().parent / "transformers"), "serve", str(model("target")), "--host", "127.0.0.1", "--port", str(port)]
+    return Engine(
+        "transformers", [*command, "--device", "cpu"], {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}, {"main": "transformers serve"}
+    )
+
+
 def playbook(
     path: Path, engine: Engine, steps: list[Step], before: Sequence[Step] = (), cleanup: Sequence[Step] = END, log: str = "auto"
 ) -> Path:

