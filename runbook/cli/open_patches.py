@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from runbook.cli import store
-from runbook.engine.state import fold
+from runbook.engine.state import RunState, fold, keeper_run
 from runbook.hosts.base import CancelToken, Host, HostError, OpenPatch, RestoreReport
 from runbook.model.clock import SystemClock
 from runbook.model.playbook import Target
@@ -26,13 +26,22 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """A host to look at: for one run, or for all (`run` null). `live`: why that run counts as going on, when its journal says so."""
+    """A host to look at: for one run, or for all (`run` null). `live`: why that run counts as going on, when its journal says so.
+
+    `taken`: patches that are on record there under another run, which it has taken over: (run, id).
+    """
 
     target: Target
     run: str | None = None
     cwd: str | None = None
     live: str | None = None
     journal: bool = False
+    taken: frozenset[tuple[str, str]] = frozenset()
+
+    def open_patches(self, host: Host) -> list[OpenPatch]:
+        """What is still patched there and meant."""
+        more = [patch for run in {run for run, _ in self.taken} for patch in host.open_patches(run) if (run, patch.id) in self.taken]
+        return [*host.open_patches(self.run), *more]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,14 +72,17 @@ def place_of(host: str, run: str | None) -> Place:
         known = _of_journal(run)
     except click.UsageError:
         return Place(target=target, run=run)  # somebody else's run: its host knows it
-    return Place(target=target, run=known.run, live=known.live, journal=True)
+    return Place(target=target, run=known.run, live=known.live, journal=True, taken=known.taken.get(host, frozenset()))
 
 
 def places_of(run: str) -> list[Place]:
     """The hosts on which a run still owes something, from its journal."""
     known = _of_journal(run)
+    if known.heirs and not known.owing:
+        raise click.UsageError(f"what {known.run} patched is run {known.heirs[-1]}'s now: `runbook restore {known.heirs[-1]}`")
+    about: dict[str, Any] = {"run": known.run, "live": known.live, "cwd": known.cwd, "journal": True}
     return [
-        Place(target=target, run=known.run, live=known.live, cwd=known.cwd, journal=True)
+        Place(target=target, taken=known.taken.get(target.target, frozenset()), **about)
         for target in known.targets
         if target.target in known.owing
     ]
@@ -82,6 +94,8 @@ class _Journal(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None
     targets: list[Target]
     owing: set[str]
+    heirs: list[str]
+    taken: dict[str, frozenset[tuple[str, str]]]
 
 
 def _of_journal(run: str) -> _Journal:
@@ -99,7 +113,18 @@ def _of_journal(run: str) -> _Journal:
         cwd=header.controller.get("cwd"),
         targets=list(targets.values()),
         owing={debt.host for debt in state.owed.values()},
+        heirs=list(state.heirs),
+        taken=_taken(state, header.run),
     )
+
+
+def _taken(state: RunState, own: str) -> dict[str, frozenset[tuple[str, str]]]:
+    """Patches that it owes and that another run has on record, by their host."""
+    found: dict[str, set[tuple[str, str]]] = {}
+    for debt in state.owed.values():
+        if debt.kind == "patch" and keeper_run(debt, own) != own:
+            found.setdefault(debt.host, set()).add((keeper_run(debt, own), debt.step))
+    return {host: frozenset(ids) for host, ids in found.items()}
 
 
 def look_at(place: Place, wish: Wish) -> list[Row] | str:
@@ -113,7 +138,7 @@ def look_at(place: Place, wish: Wish) -> list[Row] | str:
         return f"{problem.summary}; {problem.hint}" if problem.hint else problem.summary
     try:
         now = clock.now() + host.facts.clock_offset_s
-        found = host.open_patches(place.run)
+        found = place.open_patches(host)
         if wish.only_list:
             return [_row(host, patch, now, patch.state, patch.sha256_now, [_timer(patch, now)]) for patch in found]
         runs = dict.fromkeys(patch.run for patch in found)

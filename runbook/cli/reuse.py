@@ -25,6 +25,9 @@ def earlier(name: str) -> Earlier:
         raise click.UsageError(f"--reuse: {folder.name} has no header: nothing ran, so nothing was kept")
     if state.ended is None and state.suspended is None and store.is_alive(state.controller):
         raise click.UsageError(f"--reuse: {state.header.run} is still running: `runbook wait {state.header.run}`, or cancel it")
+    if state.heirs and not state.owed:
+        heir = list(state.heirs)[-1]
+        raise click.UsageError(f"--reuse: what {state.header.run} kept is run {heir}'s now: `--reuse {heir}`")
     return Earlier(run=state.header.run, state=state, tell=lambda events: _tell(folder, events))
 
 

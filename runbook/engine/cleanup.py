@@ -190,6 +190,7 @@ def _retire_keeper(runtime: Runtime, host: Host, debt: Owed) -> list[str]:
     if any(other.host == debt.host and other.kind != "keeper" and keeper_run(other, own) == run for other in runtime.state.owed.values()):
         return []  # what is still owed needs its keeper and its records
     if run != own and (host.open_patches(run) or any(launch.ended is None for launch in host.keeper(run).launches)):
+        host.renew(run, by=run)
         runtime.emit(Settled(id=debt.id, how="given back"))
         return []  # the other run still has something there that this one did not take over
     with runtime.action(debt.step, debt.host, "retire", {}) as done:

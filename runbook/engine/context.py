@@ -74,7 +74,11 @@ class Context:
     def reuse(self) -> Reuse | None:
         """The run whose servers and patches may be taken over."""
         earlier = self._runtime.reused
-        return Reuse(earlier, self._runtime, self.step, self.host) if earlier is not None and not self.check_mode else None
+        return (
+            Reuse(earlier, self._runtime, self._runtime.options.run, self.step, self.host)
+            if earlier is not None and not self.check_mode
+            else None
+        )
 
     @property
     def host(self) -> Host:

@@ -59,7 +59,7 @@ def _try(runtime: Runtime, host: Host, context: Context) -> Lease | None:
 
 def _whose(lease: Lease) -> str:
     account = f"account {lease.account}, " if lease.account else ""
-    return f"{lease.holder} ({account}run {lease.run}, {gpus_of(lease)})"
+    return f"{lease.holder} ({account}run {lease.user}, {gpus_of(lease)})"
 
 
 def gpus_of(lease: Lease) -> str:
@@ -74,7 +74,7 @@ def _refused(runtime: Runtime, host: Host, lease: Lease) -> str:
     waited = f" after {format_duration(runtime.options.wait_lease_s)}" if runtime.options.wait_lease_s else ""
     return (
         f"{host.name} is leased by {_whose(lease)}{waited}: {', '.join(times)}; "
-        f"wait with `--wait-lease 10m`, share it by `gpus:`, or `runbook cancel {lease.run}` where that run was started"
+        f"wait with `--wait-lease 10m`, share it by `gpus:`, or `runbook cancel {lease.user}` where that run was started"
     )
 
 

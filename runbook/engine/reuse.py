@@ -49,8 +49,9 @@ class Emits(Protocol):
 class Reuse:
     """The other run as a step on one host sees it."""
 
-    def __init__(self, earlier: Earlier, runtime: Emits, step: str, host: Host) -> None:
+    def __init__(self, earlier: Earlier, runtime: Emits, own: str, step: str, host: Host) -> None:
         self.run = earlier.run
+        self._own = own
         self.runs = owners(earlier)
         self._earlier = earlier
         self._runtime = runtime
@@ -82,7 +83,7 @@ class Reuse:
         self._own_keeper(run)
         self._runtime.emit(Owed(id=f"{kind}:{self._step}:{self._host.name}", kind=kind, **owner, detail={"run": run}))
         self._runtime.emit(Registered(kind=kind, **owner, data=msgspec.to_builtins(thing, enc_hook=enc_hook)))
-        self._settle(kind, "taken over")
+        self._settle(kind, "taken over", self._own)
 
     def stop(self, launch: Launched) -> None:
         """End its server: this run starts one of its own. Raises HostError."""
@@ -109,7 +110,7 @@ class Reuse:
         """Its keeper is renewed with ours from now on, and retired with ours at the end. None is left where that run was cleaned up."""
         owner: dict[str, Any] = {"step": self._step, "host": self._host.name}
         try:
-            self._host.renew(run)
+            self._host.renew(run, by=self._own)
         except RemoteError as problem:
             if problem.code != "not_found":
                 raise
@@ -122,9 +123,9 @@ class Reuse:
     def _owes(self, kind: str, step: str) -> bool:
         return self._id(kind, step) in self._earlier.state.owed
 
-    def _settle(self, kind: str, how: str) -> None:
+    def _settle(self, kind: str, how: str, by: str = "") -> None:
         id = self._id(kind, self._step)
-        events: list[Event] = [Settled(id=id, how=how)]
+        events: list[Event] = [Settled(id=id, how=how, by=by)]
         self._earlier.state.owed.pop(id, None)
         rest = [debt for debt in self._earlier.state.owed.values() if debt.host == self._host.name]
         if all(debt.kind == "keeper" for debt in rest):  # the keeper goes with the last of its things
@@ -133,5 +134,6 @@ class Reuse:
                 self._earlier.state.owed.pop(debt.id)
         ended = self._earlier.state.ended
         if ended is not None and all(debt.kind == "keeper" for debt in self._earlier.state.owed.values()):
-            events.append(msgspec.structs.replace(ended, t=0.0, n=-1, left_behind=[], next=[], kept_until=None))
+            next = [f"runbook cancel {self._own}  # it has what this run kept"]
+            events.append(msgspec.structs.replace(ended, t=0.0, n=-1, left_behind=[], next=next, kept_until=None))
         self._earlier.tell(events)

@@ -60,6 +60,8 @@ class RunState:
         self.patches: dict[tuple[str, str], Patched] = {}
         self.owed: dict[str, Owed] = {}
         self.settled: dict[str, str] = {}
+        self.heirs: dict[str, None] = {}
+        """Runs that took over what this one kept, in the order of time."""
         self.vars_set: dict[str, dict[str, Any]] = {}
         """What `set` steps changed, by the prefix of their file's ids."""
         self.marks: list[MarkNote] = []
@@ -85,6 +87,8 @@ class RunState:
                 self.owed[event.id] = event
             case Settled():
                 self.settled[event.id] = event.how
+                if event.by:
+                    self.heirs[event.by] = None
                 self.owed.pop(event.id, None)
             case VarsSet():
                 head, dot, _ = event.step.rpartition(".")

@@ -238,9 +238,12 @@ class Host(Closely, Commands):
         """State of a run's keeper, its launches and open undo records, from its files; works when it is dead."""
         return self._typed(KeeperState, "keeper_state", run=run)
 
-    def renew(self, run: str) -> bool:
-        """The controller is alive: undo timers and expiries count from now. True when the keeper had died and was replaced."""
-        return bool(self._field("replaced", bool, "keeper_renew", run=run))
+    def renew(self, run: str, by: str = "") -> bool:
+        """The controller is alive: undo timers and expiries count from now. True when the keeper had died and was replaced.
+
+        `by`: the run that uses from now on what this one kept.
+        """
+        return bool(self._field("replaced", bool, "keeper_renew", run=run, by=by))
 
     def suspend(self, run: str, expires: float) -> None:
         """Hand the run to its keeper until `expires` (host unix time): then it stops launches and restores patches."""

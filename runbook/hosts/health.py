@@ -85,7 +85,7 @@ def _leases(seen: Seen) -> Iterator[Finding]:
             yield Finding(code="stale_lease", breaks=False, text=text, fix="nothing to do: the next run takes it over")
         else:
             whose = f"{lease.holder} (account {lease.account})" if lease.account else lease.holder
-            text = f"{what}: leased by {whose}, run {lease.run}; a run that changes the host is refused meanwhile"
+            text = f"{what}: leased by {whose}, run {lease.user}; a run that changes the host is refused meanwhile"
             yield Finding(code="leased", breaks=False, text=text, fix="wait with `--wait-lease 10m`, or share the host by `gpus:`")
     if seen.examined.leases_alone:
         text = f"runs of other accounts here cannot be seen, nor ours by them: {seen.examined.leases_alone}"

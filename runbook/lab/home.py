@@ -6,6 +6,7 @@ models/       the shipped weights
 gpus/         what processes hold of the stand-in GPUs
 bin/          nvidia-smi, and `python` where the interpreter's own folder has none of that name
 .state/       state folder of programs on the lab
+.leases/      who has the lab's GPUs
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def build(home: Path) -> None:
     for folder in ("gpus", "bin", ".state"):
         (home / folder).mkdir()
     shutil.copy(Path(__file__).with_name("smi.py"), home / "bin" / "smi.py")
+    (home / ".leases").mkdir(mode=0o700)
     _script(home / "bin" / "nvidia-smi", [sys.executable, "-IS", str(home / "bin" / "smi.py")])
     if not (Path(sys.executable).parent / "python").exists():
         _script(home / "bin" / "python", [sys.executable])
@@ -45,6 +47,7 @@ def environment(home: Path, user: str, scope: str) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "PATH": os.pathsep.join([str(home / "bin"), str(Path(sys.executable).parent), SYSTEM_PATH]),
         "XDG_STATE_HOME": str(home / ".state"),
+        "RUNBOOK_LEASES": str(home / ".leases"),
         "RUNBOOK_SCOPE": scope,
     }
 

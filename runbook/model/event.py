@@ -242,10 +242,11 @@ class Owed(Event, frozen=True, kw_only=True, tag="owed"):
 
 
 class Settled(Event, frozen=True, kw_only=True, tag="settled"):
-    """What was owed is done: how is stopped, restored, kept or gone."""
+    """What was owed is done: how is stopped, restored, kept, gone or taken over, then by the run `by`."""
 
     id: str
     how: str
+    by: str = ""
 
 
 class Registered(Event, frozen=True, kw_only=True, tag="registered"):

@@ -297,6 +297,13 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     stale: str = ""
     account: str = ""
     """The other account of the host whose lease it is; empty when it is that of our own."""
+    by: str = ""
+    """The run that uses now what that one kept, when another one does."""
+
+    @property
+    def user(self) -> str:
+        """The run that has it now."""
+        return self.by or self.run
 
 
 class UndoRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ def examine(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any]
         "gpu_tool": gpu_tool.find_tool(os.environ.get("PATH")) or "",
         "gpu_devices": len([name for name in os.listdir("/dev") if name.startswith("nvidia") and name[6:].isdigit()]),
         "state": state_folder(ctx.state_dir),
-        "leases": [*lease.leases(ctx.state_dir), *lease.leases_of_others()],
+        "leases": [*lease.leases(ctx.state_dir), *lease.leases_elsewhere(ctx.state_dir)],
         "leases_alone": notices.problem(),
         "runs": runs(ctx.state_dir),
     }, b""

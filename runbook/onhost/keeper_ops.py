@@ -102,9 +102,14 @@ def state_of(folder: RunFolder) -> Dict[str, Any]:
 
 
 def keeper_renew(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
-    """The controller lives: timers and expiries count from now. A keeper that died is replaced, unless the run was retired."""
+    """The controller lives: timers and expiries count from now. A keeper that died is replaced, unless the run was retired.
+
+    `by`: the run that uses from now on what this one kept.
+    """
     folder = _existing(ctx, args)
     folder.renew()
+    if args.get("by"):
+        lease.hand_over(folder, str(args["by"]))
     lease.announce(folder)
     alive = keeper_link.living(folder)
     if alive is not None and _asked(folder, alive, {"op": "poke"}) is not None:

@@ -5,8 +5,8 @@
       └─────────────────────┴──────────────────────────────────────────┘
 
 The helper gives a connection's lease back as it ends, whatever ended it; one that was killed leaves a file that names a process which
-is gone. So the state folder tells exactly, for the runs of one account. Other accounts are told by a notice (`notices`), and believed by
-theirs: whether its processes live where that can be seen, else until its time is over.
+is gone. So the state folder tells exactly, for the runs that have it. Other accounts, and runs of this one with another state folder, are
+told by a notice (`notices`), and believed by theirs: whether its processes live where that can be seen, else until its time is over.
 """
 
 import contextlib
@@ -42,14 +42,16 @@ def lease_take(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
     """
     folder, gpus = RunFolder(ctx.state_dir, args["run"]), args.get("gpus")
     with locked(undo_lock(ctx.state_dir)), _others_locked():
-        own = [other for other in leases(ctx.state_dir) if other["run"] not in (folder.run, *(args.get("reuse") or ()))]
-        taken_over = [other for other in [*own, *leases_of_others()] if overlap(gpus, other["gpus"])]
+        ours, own = (folder.run, *(args.get("reuse") or ())), leases(ctx.state_dir)
+        taken_over = [
+            other for other in [*own, *leases_elsewhere(ctx.state_dir)] if not _is_ours(other, ours) and overlap(gpus, other["gpus"])
+        ]
         for other in taken_over:
             if not other["stale"]:
                 raise OpError("busy", _held(other), "wait for that run, or name other `gpus:`", {"lease": other})
         folder.create()
         for other in taken_over:
-            if not other["account"]:
+            if other in own:
                 give_back(RunFolder(ctx.state_dir, other["run"]))
         written = _written(folder, args, gpus)
     if written is not None:
@@ -57,6 +59,10 @@ def lease_take(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
         raise written
     _taken.add((ctx.state_dir, folder.run))
     return {"taken_over": taken_over}, b""
+
+
+def _is_ours(other: Dict[str, Any], ours: Tuple[str, ...]) -> bool:
+    return not other["account"] and other["run"] in ours
 
 
 def _written(folder: RunFolder, args: Dict[str, Any], gpus: Optional[List[int]]) -> Optional[Exception]:
@@ -87,10 +93,20 @@ def _write(folder: RunFolder, args: Dict[str, Any], gpus: Optional[List[int]]) -
         "helper": {"pid": os.getpid(), "start": procs.start_ticks(os.getpid())},
         "boot_id": procs.boot_id(),
         "notice": before.get("notice", "") if before else "",
+        "by": before.get("by", "") if before else "",
     }
     write_json(path_of(folder), record)
     _sweep()
     announce(folder)
+
+
+def hand_over(folder: RunFolder, by: str) -> None:
+    """What this run kept is used by another run from now on, or by itself again: that is the one to be told of."""
+    by = "" if by == folder.run else by
+    with _telling:
+        record = read_json(path_of(folder))
+        if record is not None and record.get("by", "") != by:
+            write_json(path_of(folder), {key: value for key, value in {**record, "by": by}.items() if key != "format"})
 
 
 def announce(folder: RunFolder) -> None:
@@ -105,7 +121,7 @@ def _post(folder: RunFolder, record: Dict[str, Any]) -> None:
     told = {key: record[key] for key in ("run", "holder", "gpus", "since", "hold_s", "helper", "boot_id")}
     keeper = keeper_link.living(folder)
     told["keeper"] = {key: keeper[key] for key in ("pid", "start")} if keeper else None
-    told["expires"], told["pids"] = folder.expires(), notices.namespace()
+    told["expires"], told["pids"], told["by"] = folder.expires(), notices.namespace(), record.get("by", "")
     with contextlib.suppress(OSError):  # a full disk: the doctor tells of it
         path = notices.post(record["notice"], told)
         if path != record["notice"]:
@@ -136,9 +152,12 @@ def leases(state_dir: str) -> List[Dict[str, Any]]:
     return sorted(found, key=lambda lease: lease["since"])
 
 
-def leases_of_others() -> List[Dict[str, Any]]:
-    """What other accounts say that they have; `account` is whose."""
-    found = [_view_of(notice) for notice in notices.read_all() if notice.uid != os.geteuid()] if not notices.problem() else []
+def leases_elsewhere(state_dir: str) -> List[Dict[str, Any]]:
+    """What runs say that have another state folder: those of other accounts, and of this one with another $XDG_STATE_HOME."""
+    if notices.problem():
+        return []
+    here = set(run_names(state_dir))
+    found = [_view_of(notice) for notice in notices.read_all() if notice.uid != os.geteuid() or notice.record["run"] not in here]
     return sorted(found, key=lambda lease: lease["since"])
 
 
@@ -146,9 +165,10 @@ def _view_of(notice: notices.Notice) -> Dict[str, Any]:
     record = notice.record
     keeper = notices.alive(record["keeper"], record["pids"]) is not False
     until = record["expires"] or notice.renewed + (record["hold_s"] if keeper else min(record["hold_s"], ALONE_S))
-    shown = {key: record[key] for key in ("run", "holder", "gpus", "since")}
+    shown = {key: record[key] for key in ("run", "holder", "gpus", "since", "by")}
     stale = _gone(notice) or _late(until)
-    return {**shown, "renewed": notice.renewed, "until": until, "keeper": keeper, "stale": stale, "account": procs.user_name(notice.uid)}
+    account = "" if notice.uid == os.geteuid() else procs.user_name(notice.uid)
+    return {**shown, "renewed": notice.renewed, "until": until, "keeper": keeper, "stale": stale, "account": account}
 
 
 def _gone(notice: notices.Notice) -> str:
@@ -162,7 +182,7 @@ def _view(folder: RunFolder, record: Dict[str, Any]) -> Dict[str, Any]:
     renewed, expires = folder.last_renewal(), folder.expires()
     hold_s = record["hold_s"] if keeper else min(record["hold_s"], ALONE_S)
     until = renewed + hold_s if expires is None else expires
-    shown = {key: record[key] for key in ("run", "holder", "gpus", "since")}
+    shown = {**{key: record[key] for key in ("run", "holder", "gpus", "since")}, "by": record.get("by", "")}
     return {**shown, "renewed": renewed, "until": until, "keeper": keeper, "stale": _stale(record, keeper, until), "account": ""}
 
 
@@ -184,12 +204,12 @@ def _late(until: float) -> str:
 def _held(other: Dict[str, Any]) -> str:
     gpus = "all GPUs" if other["gpus"] is None else "GPUs %s" % ", ".join(map(str, other["gpus"]))
     account = " (account %s)" % other["account"] if other["account"] else ""
-    return "%s%s has %s of this host, in run %s" % (other["holder"], account, gpus, other["run"])
+    return "%s%s has %s of this host, in run %s" % (other["holder"], account, gpus, other["by"] or other["run"])
 
 
 def lease_list(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[List[Dict[str, Any]], bytes]:
-    """All leases on this host: those of this account, then what other accounts say."""
-    return [*leases(ctx.state_dir), *leases_of_others()], b""
+    """All leases on this host: those of this state folder, then what others say."""
+    return [*leases(ctx.state_dir), *leases_elsewhere(ctx.state_dir)], b""
 
 
 def give_back(folder: RunFolder) -> None:

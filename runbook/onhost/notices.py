@@ -1,4 +1,4 @@
-"""Leases as other accounts of this host can see them: one small file each, in a folder that all may write.
+"""Leases as those see them who have another state folder on this host: one small file each, in a folder that all may write.
 
     /tmp/.runbook-lease-RANDOM    mode 0644, made anew, never through a link; its time is that of the last renewal
 
@@ -19,7 +19,7 @@ from . import procs
 from .errors import OpError
 
 VARIABLE = "RUNBOOK_LEASES"
-"""Names another folder: where each account has a /tmp of its own, or for a test."""
+"""Names another folder: where each account has a /tmp of its own, or for a host of its own on this machine, as the lab is."""
 PREFIX = ".runbook-lease-"
 MOST_BYTES = 4096
 MOST_FILES = 1000
@@ -47,6 +47,8 @@ def problem() -> str:
         status = os.stat(path)
     except OSError as error:
         return "%s: %s" % (path, error.strerror)
+    if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077:
+        return ""  # nobody else can put anything there
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != 0 or not status.st_mode & stat.S_ISVTX:
         return "%s is no folder of root with the sticky bit" % path
     return "" if os.access(path, os.W_OK | os.X_OK) else "%s is not writable for this account" % path
@@ -135,6 +137,7 @@ def _checked(data: Dict[str, Any]) -> Dict[str, Any]:
     return {
         **numbers,
         "run": str(data["run"])[:128],
+        "by": str(data.get("by", ""))[:128],
         "holder": str(data["holder"])[:200],
         "gpus": gpus,
         "expires": None if expires is None else float(expires),

@@ -98,7 +98,9 @@ class Trial:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.site, self.state, self.run = folder, folder / "site", folder / "state", folder / "run"
+        self.leases = folder / "leases"
         self.site.mkdir(parents=True)
+        self.leases.mkdir(mode=0o700)
         self.file = self.site / "part.py"
         self.file.write_text(MODULE)
         self.file.chmod(0o640)
@@ -113,7 +115,7 @@ class Trial:
     def command(self, *args: str) -> subprocess.Popen[str]:
         """`runbook …` in a session of its own."""
         argv = [sys.executable, "-m", "runbook.cli.main", *args]
-        env = {**os.environ, "XDG_STATE_HOME": str(self.state), "PYTHONPATH": str(ROOT)}
+        env = {**os.environ, "XDG_STATE_HOME": str(self.state), "RUNBOOK_LEASES": str(self.leases), "PYTHONPATH": str(ROOT)}
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen(argv, env=env, text=True, start_new_session=True, **pipes)
 

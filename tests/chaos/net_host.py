@@ -34,7 +34,7 @@ StrictModes no
 UsePAM no
 PrintMotd no
 LogLevel VERBOSE
-SetEnv HOME={home} XDG_STATE_HOME={state}
+SetEnv HOME={home} XDG_STATE_HOME={state} RUNBOOK_LEASES={leases}
 Subsystem sftp internal-sftp
 {extra}
 """
@@ -66,7 +66,7 @@ class NetHost:
         third, fourth = random.SystemRandom().randrange(1, 255), 4 * random.SystemRandom().randrange(0, 63)
         self.gateway, self.address = f"10.213.{third}.{fourth + 1}", f"10.213.{third}.{fourth + 2}"
         self.netns, self.cable = f"rb{self.tag}", f"rbv{self.tag}"
-        self.home, self.state, self.keys = folder / "home", folder / "state", folder / "keys"
+        self.home, self.state, self.keys, self.leases = (folder / name for name in ("home", "state", "keys", "leases"))
         self.known_hosts, self.client_config = folder / "known_hosts", folder / "ssh_config"
         self._init: subprocess.Popen[bytes] | None = None
 
@@ -84,6 +84,7 @@ class NetHost:
 
     def start(self) -> NetHost:
         """Build the host and its cable, start sshd, wait for its banner."""
+        self.leases.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in (self.home, self.state, self.keys, Path("/run/sshd")):
             path.mkdir(parents=True, exist_ok=True)
         make_key(self.keys / "host_key")
@@ -96,7 +97,7 @@ class NetHost:
         self._ip("-n", self.netns, "addr", "add", f"{self.address}/30", "dev", "eth0")
         self._ip("-n", self.netns, "link", "set", "lo", "up")
         self._ip("-n", self.netns, "link", "set", "eth0", "up")
-        text = _CONFIG.format(address=self.address, keys=self.keys, home=self.home, state=self.state, extra=self.extra)
+        text = _CONFIG.format(address=self.address, keys=self.keys, home=self.home, state=self.state, leases=self.leases, extra=self.extra)
         (self.folder / "sshd_config").write_text(text)
         self._boot()
         self.write_client_config()

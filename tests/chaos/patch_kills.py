@@ -97,7 +97,9 @@ class Trial:
         self.state = folder / "state"
         self.file = self.home / "part.py"
         self.journal = folder / "run" / "events.jsonl"
+        self.leases = folder / "leases"
         self.home.mkdir(parents=True)
+        self.leases.mkdir(mode=0o700)
         self.file.write_text(MODULE)
         self.file.chmod(0o640)
         os.utime(self.file, ns=(TIME_NS, TIME_NS))
@@ -110,7 +112,7 @@ class Trial:
     def command(self, *args: str) -> subprocess.Popen[bytes]:
         """`runbook …`, its output thrown away but for stdout."""
         argv = [sys.executable, "-m", "runbook.cli.main", *args]
-        env = {**os.environ, "XDG_STATE_HOME": str(self.state), "PYTHONPATH": str(ROOT)}
+        env = {**os.environ, "XDG_STATE_HOME": str(self.state), "RUNBOOK_LEASES": str(self.leases), "PYTHONPATH": str(ROOT)}
         out = self.home.parent / f"out-{args[0]}"
         with out.open("wb") as stdout:
             return subprocess.Popen(

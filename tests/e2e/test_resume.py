@@ -180,6 +180,15 @@ def test_what_a_run_keeps_is_taken_over_by_the_next_and_ended_by_cancel(box, ssh
     assert "taken over" in again.step("server")["reason"] and "taken over" in again.step("taps")["reason"]
     old = box.runbook("cancel", kept.json["run"], "--json")
     assert old.json["left_behind"] == [] and box.module.read_text() != MODULE, "what was taken over is not its to end"
+    heir = again.json["run"]
+    assert f"`runbook cancel {heir}`" in old.err and any(f"runbook cancel {heir}" in line for line in old.json["next"])
+    refused = box.runbook("run", box.book(), "--json")
+    assert refused.code == 8 and f"`runbook cancel {heir}`" in refused.json["reason"] and kept.json["run"] not in refused.json["reason"]
+    for command in (("restore", kept.json["run"]), ("run", box.book(), "--reuse", kept.json["run"])):
+        pointed = box.runbook(*command)
+        assert pointed.code == 2 and heir in pointed.err, pointed.err
+    listed = box.runbook("restore", heir, "--list")
+    assert str(box.module) in listed.out and ": patched" in listed.out, listed.out
     other = box.runbook("run", box.book(load_s=0.4), "--reuse", again.json["run"], "--json")
     assert (other.code, box.starts) == (0, 2), other.err
     assert [row["code"] for row in other.json["findings"]] == ["not_reused"] and "command" in other.json["findings"][0]["text"]

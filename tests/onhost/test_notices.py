@@ -1,4 +1,4 @@
-"""Leases between two accounts of one host: seen, honoured, believed only of their owner, gone with who held them."""
+"""Leases between two accounts, or two state folders, of one host: seen, honoured, believed of their owner, gone with who held them."""
 
 import json
 import os
@@ -93,11 +93,42 @@ def test_who_cannot_be_seen_counts_until_its_time_is_over(others, common, tmp_pa
     others.kill()
     others.wait()
     monkeypatch.setattr(notices, "namespace", lambda: "pid:[1]")
-    [told] = lease.leases_of_others()
+    [told] = lease.leases_elsewhere("/nowhere")
     assert told["stale"] == ""
     [file] = files(common)
     os.utime(file, (time.time() - 700,) * 2)
-    assert lease.leases_of_others()[0]["stale"] == "nobody renewed it in time"
+    assert lease.leases_elsewhere("/nowhere")[0]["stale"] == "nobody renewed it in time"
+
+
+@pytest.mark.slow
+def test_two_state_folders_of_one_account_are_in_each_others_way(common, tmp_path):
+    """As with another $XDG_STATE_HOME in one shell: the host and its GPUs are the same."""
+    one, other = (connect_local(env={"XDG_STATE_HOME": str(tmp_path / name)}) for name in ("one", "other"))
+    one.take_lease("r1", "me@laptop", 600.0)
+    one.take_lease("r1", "me@laptop", 600.0)
+    with pytest.raises(RemoteError) as refused:
+        other.take_lease("r2", "me@laptop", 60.0)
+    told = refused.value.data["lease"]
+    assert (refused.value.code, told["run"], told["account"]) == ("busy", "r1", "")
+    assert [row.run for row in other.leases()] == ["r1"] == [row.run for row in one.leases()]
+    assert other.take_lease("r2", "me@laptop", 60.0, reuse=["r1"]) == (), "what it takes over is not in its way"
+    other.close()
+    os.kill(one.facts.pid, 9)
+    until(lambda: one.transport.lost)
+    third = connect_local(env={"XDG_STATE_HOME": str(tmp_path / "third")})
+    assert [row.stale for row in third.take_lease("r3", "me@laptop", 60.0)] == ["its connection and its keeper are gone"]
+    one.close()
+    third.close()
+    assert files(common) == []
+
+
+def test_a_folder_of_ones_own_is_for_one_account_and_one_that_others_can_write_is_refused(tmp_path, monkeypatch):
+    """As the lab has one: it is a host of its own, whose leases are not those of this machine."""
+    monkeypatch.setenv(notices.VARIABLE, str(tmp_path))
+    tmp_path.chmod(0o700)
+    assert notices.problem() == ""
+    tmp_path.chmod(0o777)
+    assert "no folder of root with the sticky bit" in notices.problem()
 
 
 @pytest.mark.slow
@@ -143,7 +174,7 @@ HOSTILE = [b"", b"\xff\xfe", b"[" * 4000, b"{}", b"null", *(json.dumps({**GOOD, 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_what_another_account_wrote_at_will_says_nothing(common, text):
     (common / f"{notices.PREFIX}bad").write_bytes(text)
-    assert notices.read_all() == [] == lease.leases_of_others()
+    assert notices.read_all() == [] == lease.leases_elsewhere("/nowhere")
 
 
 def test_links_pipes_sockets_and_folders_are_not_read(common, tmp_path):

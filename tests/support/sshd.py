@@ -30,7 +30,7 @@ UsePAM no
 PrintMotd no
 MaxStartups 100
 LogLevel VERBOSE
-SetEnv HOME={home}
+SetEnv HOME={home} RUNBOOK_LEASES={folder}/leases
 Subsystem sftp internal-sftp
 {extra}
 """
@@ -94,6 +94,7 @@ class Sshd:
     def start(self) -> Sshd:
         """Make keys and files, start, and wait until it says its banner."""
         self.home.mkdir(parents=True, exist_ok=True)
+        (self.folder / "leases").mkdir(mode=0o700, exist_ok=True)  # it stands for a host of its own
         make_key(self.folder / "host_key")
         make_key(self.key)
         (self.folder / "authorized_keys").write_text((self.folder / "user_key.pub").read_text())
