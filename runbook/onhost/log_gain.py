@@ -1,7 +1,11 @@
-"""What a log gained since the sample before: whole lines, few and short, whatever was written."""
+"""What a log gained since the sample before: whole lines, few and short, whatever was written.
+
+A last line without its end is given once the log has stood still for a while: a question (`Proceed? [y/N] `) never gets one.
+"""
 
 import os
 import stat as modes
+import time
 from collections import deque
 from itertools import islice
 from typing import Any, Deque, Dict, List, Optional, Tuple
@@ -13,6 +17,7 @@ MOST_READ = 16 << 20  # of one sample; the next goes on there
 MOST_LINES = 200
 MOST_LINE = 2000
 MOST_SIBLINGS = 2000
+STILL_S = 3.0  # a line is written in one go, or in parts that follow at once
 LIMIT_S = 5.0  # a disk may be slow; a file server that is gone never answers
 
 
@@ -66,7 +71,8 @@ def _gain(path: str, inode: int, offset: int) -> Dict[str, Any]:
     cut = not rotated and now.st_size < offset
     begin = 0 if rotated or cut else offset
     data = _read(path, begin, MOST_READ)
-    whole = _whole(data)
+    still = time.time() - now.st_mtime > STILL_S and begin + len(data) == now.st_size
+    whole = len(data) if still else _whole(data)
     lines.take(data[:whole])
     kept, skipped = lines.result()
     return seen(

@@ -224,6 +224,16 @@ def test_a_line_is_told_once_it_is_whole(log):
     assert log.gain()["lines"] == ["loading 20%"]
 
 
+def test_a_question_without_a_line_end_is_told_when_the_log_stands_still(log):
+    append(log.path, b"one\nProceed? [y/N] ")
+    assert log.gain()["lines"] == ["one"]
+    os.utime(log.path, (time.time() - 2 * log_gain.STILL_S,) * 2)
+    assert log.gain()["lines"] == ["Proceed? [y/N] "]
+    assert log.gain()["lines"] == [], "it is told once"
+    append(log.path, b"y\n")
+    assert log.gain()["lines"] == ["y"]
+
+
 def test_a_rotated_log_is_read_to_its_end_and_then_the_new_one(log):
     append(log.path, b"one\n")
     log.gain()

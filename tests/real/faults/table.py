@@ -52,11 +52,17 @@ def stopped(victim: str, serving: bool) -> Fault:
 
 
 def killed(victim: str, serving: bool) -> Fault:
-    """SIGKILL. A main process has no name in a verdict: it is the server."""
+    """SIGKILL. A main process has no name in a verdict: it is the server.
+
+    While it loads, the parent reaps a dead worker, works at its own end, and is what died: the log says why.
+    """
     moment = "serves" if serving else "loads"
     says = f"{victim.replace('_', ' ')} SIGKILL while it {moment}"
     right = ("crashed", "crashed/signal") if victim == "main" else ("crashed/rank_died",)
-    return Fault(f"{victim}_killed_{moment}", says, right, kill(victim), serving, victim, victim != "main", SLOWEST_DEATH_S)
+    own = victim == "main" or serving
+    return Fault(
+        f"{victim}_killed_{moment}", says, right, kill(victim), serving, victim, own and victim != "main", SLOWEST_DEATH_S if own else None
+    )
 
 
 def around(name: str, says: str, *right: str) -> Fault:
