@@ -143,16 +143,36 @@ def answer(instruction: str, environ: Mapping[str, str]) -> str:
         return ""
     words = _split(environ.get("COMP_WORDS", ""))[1:]
     asked = environ.get("COMP_CWORD", "")
+    kept = ""
     if shell == "fish":  # gives the word itself
         before, word = (words[:-1] if asked and words[-1:] == [asked] else words), asked
     else:
         number = max(0, int(asked) - 1) if asked.isdigit() else len(words)
         before, word = words[:number], words[number] if number < len(words) else ""
+    if shell == "bash":
+        before, word, kept = _whole(before, word)
     lines = []
     for text, about in offers(before, word):
+        text = text.removeprefix(kept)
         about = about or ("_" if shell == "zsh" else "")
         lines.append(f"plain\n{text}\n{about}" if shell == "zsh" else f"plain,{text}" + (f"\t{about}" if shell == "fish" and about else ""))
     return "\n".join(lines)
+
+
+def _whole(before: list[str], word: str) -> tuple[list[str], str, str]:
+    """The words as they were typed, and what bash keeps of the last one: it breaks words at `=` and `:`, which it gives as words."""
+    joined: list[str] = []
+    glue, kept = False, ""
+    for number, text in enumerate([*before, word]):
+        breaks = bool(text) and set(text) <= {"=", ":"}
+        if (glue and text) or (breaks and number > 0):
+            kept = joined[-1] + (text if breaks else "")
+            joined[-1] += text
+        else:
+            kept = ""
+            joined.append(text)
+        glue = breaks
+    return joined[:-1], joined[-1], kept
 
 
 def offers(before: list[str], word: str) -> list[tuple[str, str]]:
@@ -167,6 +187,9 @@ def offers(before: list[str], word: str) -> list[tuple[str, str]]:
             given[waiting["name"]], waiting = text, None
         elif text.startswith("-") and len(text) > 1:
             waiting = _wanting(command, text)
+            name, equals, value = text.partition("=")
+            if equals and (one := _wanting(command, name)) is not None:
+                given[one["name"]] = value
         elif text in command.get("commands", {}):
             command, top = command["commands"][text], top or text
             arguments = [one for one in command["params"] if one["argument"]]
@@ -175,6 +198,10 @@ def offers(before: list[str], word: str) -> list[tuple[str, str]]:
             arguments = arguments[1:] if arguments[0]["nargs"] == 1 else arguments
     if waiting is not None:
         return _values(waiting, top, given, word)
+    option, equals, begun = word.partition("=")
+    if word.startswith("--") and equals:
+        one = _wanting(command, option)
+        return [(f"{option}={text}", about) for text, about in _values(one, top, given, begun)] if one is not None else []
     if word.startswith("-"):
         return [(name, one["help"]) for one in command["params"] for name in one["opts"] if name.startswith(word)]
     names = [(name, one["help"]) for name, one in command.get("commands", {}).items() if name.startswith(word)]

@@ -12,6 +12,12 @@ WHERE = {
     "fish": "runbook completion fish | source       # in ~/.config/fish/config.fish",
 }
 
+BETTER = (
+    ("COMPREPLY+=($value)", "COMPREPLY+=($value)\n            [[ $value == *[=/] ]] && compopt -o nospace"),  # bash: it goes on
+    ('string split ","', 'string split --max 1 ","'),  # fish: a value or a line about it may have a comma
+)
+"""What click's scripts lack."""
+
 
 @click.command(epilog="\b\n" + "\n".join(WHERE.values()))
 @click.argument("shell", type=click.Choice(SHELLS))
@@ -22,5 +28,8 @@ def command(shell: str) -> int:
 
     found = get_completion_class(shell)
     assert found is not None
-    click.echo(found(app, {}, "runbook", COMPLETE).source())
+    script = found(app, {}, "runbook", COMPLETE).source()
+    for plain, better in BETTER:
+        script = script.replace(plain, better)
+    click.echo(script)
     return 0

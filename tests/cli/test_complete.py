@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 
 from runbook.cli.generate import words_text
 from runbook.cli.main import COMMANDS
+from tests.support.terminal import Terminal
+from tests.support.waiting import until
 
 BOOK = "runbook: 1\nhosts:\n  gpu: local   # here\n  head: lab\nsteps:\n  - id: first\n    run: uname\n  - {id: second, host: head, run: uname}\n"
 LIGHT = {"runbook", "runbook.cli", "runbook.cli.start", "runbook.cli.complete"}
@@ -76,6 +79,52 @@ def test_bash_itself_completes(home):
     env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(home)}
     done = subprocess.run(["bash", "--norc", "-c", ask], cwd=home, env=env, capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines() == ["mine"], done.stderr
+
+
+LINES = {
+    "runbook run mine --start-at=fi": "runbook run mine --start-at=first",
+    "runbook run mine -H gpu=b": "runbook run mine -H gpu=big-box",
+    "runbook validate --format=sa": "runbook validate --format=sarif",
+}
+SHELLS = {
+    "bash": (["bash", "--norc", "--noprofile", "-i"], 'eval "$(runbook completion bash)"'),
+    "zsh": (["zsh", "-f", "-i"], 'autoload -U compinit; compinit -u -D; eval "$(runbook completion zsh)"'),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_person_types_an_option_with_its_value(home, shell):
+    """A shell at a terminal: what stands on the line after the key Tab."""
+    argv, setup = SHELLS[shell]
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here")
+    env = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(home), "TERM": "dumb"}
+    terminal = Terminal(home, env=env, program=argv)
+
+    def shows(text: str) -> bool:
+        terminal.read(0.05)
+        return text in terminal.shown
+
+    terminal.type(f"{setup}; echo set''up\n")
+    until(lambda: shows("setup\r\n"), 60)
+    for line, whole in LINES.items():
+        terminal.type(f"{line}\t")
+        until(lambda whole=whole: shows(whole), 30)
+        terminal.type("\x15")  # clears the line
+    terminal.hang_up()
+    terminal.process.wait(30)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", LINES)
+def test_fish_completes_an_option_with_its_value(home, line):
+    if shutil.which("fish") is None:
+        pytest.skip("no fish here")
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(home)}
+    ask = f"runbook completion fish | source; complete -C '{line}'"
+    done = subprocess.run(["fish", "--no-config", "-c", ask], cwd=home, env=env, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == [LINES[line].rpartition(" ")[2]], done.stderr
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

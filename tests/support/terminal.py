@@ -7,19 +7,21 @@ import pty
 import select
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+RUNBOOK = (sys.executable, "-m", "runbook.cli.main")
 
 
 class Terminal:
-    """`runbook ARGV` with a controlling terminal. `shown`: what it has shown so far.
+    """`runbook ARGV`, or another program, with a controlling terminal. `shown`: what it has shown so far.
 
     Started as every other process is, and not by a fork of this one: that would copy the locks that other threads hold.
     """
 
-    def __init__(self, folder: Path, *argv: str, env: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, *argv: str, env: Mapping[str, str], program: Sequence[str] = RUNBOOK) -> None:
         self._master, slave = pty.openpty()
-        words = ["setsid", "--ctty", sys.executable, "-m", "runbook.cli.main", *argv]
+        words = ["setsid", "--ctty", *program, *argv]
         self.process = subprocess.Popen(
             words, cwd=folder, env={**os.environ, "TERM": "xterm", **env}, stdin=slave, stdout=slave, stderr=slave
         )
