@@ -15,8 +15,8 @@ Tid = tuple[int, int]
 """A thread: its process's pid and its own id."""
 READS = ("read", "poll")
 """Calls that end when somebody sends."""
-ENDING = frozenset({2, 4, 6, 7, 8, 11, 32, 33})
-"""Signals that end a process or are the C library's own: INT, ILL, ABRT, BUS, FPE, SEGV. A handler of another may wake it for good."""
+ENDING = frozenset({4, 6, 7, 8, 11, 32, 33})
+"""Signals that end a process or are the C library's own: ILL, ABRT, BUS, FPE, SEGV. A handler of another may wake it for good."""
 
 
 def at_calls(view: View) -> Mapping[Tid, CallSample]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from runbook.diagnose.actors import unseen
-from runbook.diagnose.circles import nobody_acts
+from runbook.diagnose.circles import nobody_acts, nobody_left
 from runbook.diagnose.execution import APART_S, WORKS, Run, execution
 from runbook.diagnose.family import HELPERS, everyone, is_topmost, name
 from runbook.diagnose.knots import knot
@@ -93,7 +93,7 @@ def _waits(view: View, process: ProcessSample, parent: Run, seconds: float) -> b
 
     One that waits or polls for its next job looks the same, beside the zombie of a tool that it called long ago.
     """
-    knotted = parent.frozen and (parent.process.pid, parent.process.pid) in view.once(knot)
+    knotted = parent.frozen and (parent.process.pid, parent.process.pid) in view.once(knot) and nobody_left(view)
     if knotted or _acts_again(view, process, seconds):
         return knotted
     tied_to_it = _has_a_place(view, process) or says_it_waits(view, view.now - seconds)

@@ -31,8 +31,12 @@ def tied(view: View) -> bool:
     bound = view.once(knot)
     if not runs or any((run.process.pid, run.process.pid) not in bound for run in runs):
         return False
-    ended = may_be_ended(view, [run.process.pid for run in runs])
-    return not ended and all((pid, thread.tid) in bound for pid, thread in _threads(view))
+    return not may_be_ended(view, [run.process.pid for run in runs]) and nobody_left(view)
+
+
+def nobody_left(view: View) -> bool:
+    """Whether no thread of the tree can ever do more than tell that it lives: any other could send a signal to the rest."""
+    return all((pid, thread.tid) in view.once(knot) for pid, thread in _threads(view))
 
 
 def circle(view: View) -> bool:

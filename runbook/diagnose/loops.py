@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from runbook.diagnose.calls import Tid
+from runbook.diagnose.calls import Tid, looks_of
 from runbook.diagnose.places import normalised
 from runbook.diagnose.stall import stall
 from runbook.diagnose.view import View
 from runbook.model.sample import Seen
 from runbook.model.waits import StackSample
 
+ROUNDS = 2
+"""So often a loop must have slept, and whoever waits beside it not have moved, before it counts as one that wakes nobody."""
 CLOSED, LOOKS, NATIVE = "closed", "looks", "none"
 
 
@@ -46,5 +48,13 @@ def loop_of(view: View, pid: int, tid: int) -> str:
 
 
 def closed(view: View) -> frozenset[Tid]:
-    """Threads that by their source go round for ever, and only compute, sleep and log: they free nobody."""
-    return frozenset(tid for tid in view.once(stacks_of) if loop_of(view, *tid) == CLOSED)
+    """Threads that by their source go round for ever, and only compute, sleep and log, and did so since the last progress: they free
+    nobody. A first line of a log may still wake whoever writes it elsewhere."""
+    return frozenset(tid for tid in view.once(stacks_of) if loop_of(view, *tid) == CLOSED and _went_round(view, tid))
+
+
+def _went_round(view: View, tid: Tid) -> bool:
+    looks = [look for (pid, _), each in view.once(looks_of).items() if pid == tid[0] for look in each]
+    since = view.once(stall).since
+    switches = [thread.switches for t, process in looks if t >= since for thread in process.threads if thread.tid == tid[1]]
+    return bool(switches) and switches[0] - switches[-1] >= ROUNDS

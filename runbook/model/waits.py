@@ -65,7 +65,8 @@ class SharedSample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitSample(msgspec.Struct, frozen=True, kw_only=True):
-    """The waits of one process's threads, all of them. `caught`: signals for which it has a handler, null when that was not read.
+    """The waits of one process's threads, all of them. `caught`: signals for which it has a handler, without the
+    interrupt that every Python handles; null when that was not read.
 
     `alarm`: whether a timer of its own may send it a signal, null where that cannot be seen. `shared`: null where it was not read.
     """

@@ -5,10 +5,11 @@ Reading it touches nothing: no thread is stopped or woken, and none of its switc
 
 import errno
 import os
+import signal
 import struct
 from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
-from . import careful, procs, shared_memory, wait_limits
+from . import careful, procs, py_spy, shared_memory, wait_limits
 from .descriptors import READS, WRITES, Holders
 from .rights import Rights, read_file
 from .sockets import Found
@@ -186,10 +187,11 @@ def _peers(names: List[str], ends: Dict[str, str], holders: Holders, searched: S
 
 
 def caught(pid: int) -> Optional[List[int]]:
-    """Signals for which it has a handler; None when that cannot be read."""
+    """Signals for which it has a handler, but for the interrupt that every Python handles; None when that cannot be read."""
     raw = procs.read_bytes("/proc/%d/status" % pid, 8192) or b""
     at = raw.find(b"SigCgt:")
     if at < 0:
         return None
     mask = int(raw[at + 7 : at + 40].split()[0], 16)
-    return [number for number in range(1, 65) if mask >> (number - 1) & 1]
+    found = [number for number in range(1, 65) if mask >> (number - 1) & 1]
+    return [number for number in found if number != signal.SIGINT or not py_spy.has_python(pid)]

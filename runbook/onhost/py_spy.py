@@ -40,8 +40,10 @@ def interpreter_folders(pid: int) -> List[str]:
 
 def has_python(pid: int) -> bool:
     """Whether it runs Python, as far as its mapped files show it; true when they are not ours to read."""
+    if "python" in (procs.read_link("/proc/%d/exe" % pid) or ""):
+        return True
     maps = procs.read_bytes("/proc/%d/maps" % pid, 16 << 20)
-    return maps is None or b"python" in maps or b"python" in (procs.read_link("/proc/%d/exe" % pid) or "").encode("utf-8", "replace")
+    return maps is None or b"python" in maps
 
 
 def may_run(path: str) -> bool:

@@ -30,6 +30,7 @@ _CHANCE = frozenset("random randrange randint uniform gauss choice choices".spli
 _FAILS = (ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.LShift)
 """What may raise an exception one day, which ends a loop, where its right side is no constant."""
 _ACTS = (ast.Global, ast.Nonlocal, ast.Delete, ast.Import, ast.ImportFrom, ast.AsyncFor, ast.AsyncWith, ast.With, ast.Raise, ast.Assert)
+_VALUES = ("plain", "chance", "event", "ring")
 _DEEP = 5
 
 
@@ -76,7 +77,7 @@ def _harmless(node: Any, source: Source, deep: int) -> bool:
             return False
         if isinstance(one, (ast.Attribute, ast.Subscript)) and not isinstance(one.ctx, ast.Load):
             return False
-        if isinstance(one, ast.Attribute) and not _is_value(one, source):
+        if isinstance(one, (ast.Name, ast.Attribute)) and isinstance(one.ctx, ast.Load) and not _is_value(one, source):
             return False
         if isinstance(one, ast.Call) and (not _tells(one.func, source, deep) or any(word.arg == "file" for word in one.keywords)):
             return False
@@ -88,10 +89,14 @@ def _harmless(node: Any, source: Source, deep: int) -> bool:
 
 
 def _is_value(node: Any, source: Source) -> bool:
-    """Whether an attribute is what the file itself stores there, a module's, or called: another one may be a property, which is code."""
+    """Whether to read a name or an attribute runs no code of others, nor does to make a text of it or to count it: a property does, and
+    `len`, `str` and `%` of an object of another file may. What is called is judged by itself."""
     names, above = source_names.of(source), source.parents[node]
-    called = isinstance(above, ast.Attribute) or (isinstance(above, ast.Call) and above.func is node)
-    return called or bool(names.kind(node)) or names.kind(ast.Name(chain(node).partition(".")[0], ast.Load())).startswith("module ")
+    if isinstance(above, ast.Attribute) or (isinstance(above, ast.Call) and above.func is node):
+        return True
+    kind = names.kind(node)
+    module = kind or names.kind(ast.Name(chain(node).partition(".")[0], ast.Load()))
+    return kind in _VALUES or module.startswith("module ") or (isinstance(node, ast.Name) and node.id in _BUILTINS)
 
 
 def _may_fail(one: Any) -> bool:
@@ -155,23 +160,19 @@ def _foreign(node: Any, source: Source) -> Set[str]:
 
 
 def _tells(function: Any, source: Source, deep: int) -> bool:
-    """Whether a call only computes, sleeps or tells. A function of the same file is read; no name says what it does elsewhere."""
+    """Whether a call only computes, sleeps or tells. A function of the same file is read; a method is not, since a subclass or another
+    module may have replaced it."""
     names = source_names.of(source)
     if isinstance(function, ast.Name):
-        known = source.named(function.id)
-        if known:
-            return deep > 0 and all(_harmless(one, source, deep - 1) for one in known)
+        known = names.function(function.id)
+        if known is not None:
+            return deep > 0 and _harmless(known, source, deep - 1)
         return function.id in _BUILTINS and not names.binds(function.id)
     if not isinstance(function, ast.Attribute):
         return False
-    name, of = function.attr, function.value
-    known = source.named(name)
-    if known:
-        return deep > 0 and _is_own(name, of, source) and all(_harmless(one, source, deep - 1) for one in known)
-    text, kind = chain(function), names.kind(of)
+    name, text, kind = function.attr, chain(function), names.kind(function.value)
     if text in _TIMES or text in _STREAMS:
-        root = text.partition(".")[0]
-        return names.kind(ast.Name(root, ast.Load())) == "module " + root
+        return _is_module(text.partition(".")[0], names)
     return (
         (name in _LOGS and kind in ("logger", "module logging"))
         or (name in _CHANCE and kind in ("chance", "module random"))
@@ -179,19 +180,8 @@ def _tells(function: Any, source: Source, deep: int) -> bool:
     )
 
 
-def _is_own(name: str, of: Any, source: Source) -> bool:
-    """Whether a method is this file's for certain: of an object made here of a class that has it, or one that no subclass can replace."""
-    if not isinstance(of, ast.Name):
-        return False
-    if of.id in ("self", "cls"):
-        return name.startswith("__") and not name.endswith("__")
-    return source_names.of(source).kind(of) in {
-        "class " + source.parents[one].name for one in source.named(name) if _is_method(one, source)
-    }
-
-
-def _is_method(function: Any, source: Source) -> bool:
-    return isinstance(source.parents[function], ast.ClassDef)
+def _is_module(name: str, names: source_names.Names) -> bool:
+    return names.kind(ast.Name(name, ast.Load())) == "module " + name
 
 
 def _looks(loop: Any, source: Source) -> bool:

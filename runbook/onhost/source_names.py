@@ -15,6 +15,7 @@ _MADE = {
     **dict.fromkeys(("Event", "Lock", "RLock"), "event"),
 }
 _PLAIN = frozenset("str int float bool bytes".split())
+_CLOCKS = ("time.time", "time.monotonic", "time.perf_counter")
 _EMPTY = frozenset("list dict set tuple bytearray deque".split())
 
 
@@ -34,6 +35,12 @@ class Names:
         """Whether the file itself gives the name a meaning anywhere."""
         return name in self._kinds or "*" in self._kinds or bool(self._source.named(name))
 
+    def function(self, name: str) -> Any:
+        """The function of that name where nothing else in the file has it: it stands at the top, alone, and nothing is put around it."""
+        known = self._source.named(name)
+        alone = len(known) == 1 and self._source.parents[known[0]] is self._source.tree and not known[0].decorator_list
+        return known[0] if alone and name not in self._kinds and "*" not in self._kinds else None
+
     def kind(self, node: Any) -> str:
         """Of a value, as it is written. An attribute counts on `self`, or on an object of a class of this file."""
         if isinstance(node, ast.Attribute):
@@ -47,6 +54,8 @@ class Names:
     def _only(self, name: str) -> str:
         kinds = self._kinds.get(name, set())
         only = next(iter(kinds)) if len(kinds) == 1 else ""
+        if only == "time":
+            return "plain" if self._only("time") == "module time" else ""
         return "" if only == "logger" and self._listens else only  # a handler of its own may do anything with a line
 
     def _bindings(self) -> Iterator[Tuple[str, str]]:
@@ -70,6 +79,10 @@ class Names:
         """What a plain assignment binds; of two side by side each."""
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, (ast.Name, ast.Attribute)):
             yield one.target, (self._of_value(one.value) if one.value is not None else "") or self._of_type(one.annotation)
+        if isinstance(one, ast.AugAssign) and isinstance(one.target, (ast.Name, ast.Attribute)):
+            yield one.target, self._of_value(one.value)
+        if isinstance(one, (ast.For, ast.comprehension)) and isinstance(one.target, ast.Name):
+            yield one.target, "plain" if isinstance(one.iter, ast.Call) and chain(one.iter.func) == "range" else ""
         if not isinstance(one, ast.Assign) or len(one.targets) != 1:
             return
         target, value = one.targets[0], one.value
@@ -88,6 +101,8 @@ class Names:
 
     def _of_call(self, call: ast.Call) -> str:
         name = chain(call.func).rpartition(".")[2]
+        if chain(call.func) in _CLOCKS:
+            return "time"
         if name == "mmap":
             first = call.args[0] if call.args else None
             nobodys = isinstance(first, ast.UnaryOp) and isinstance(first.op, ast.USub)

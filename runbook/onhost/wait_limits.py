@@ -2,7 +2,8 @@
 
 A receive without a word of time may still end by SO_RCVTIMEO. Whoever may trace a process may have its socket (pidfd_getfd, Linux 5.6) and
 ask; where that is refused the wait may have a limit. An alarm (setitimer) is shown nowhere; only that no process of the host has one set
-is, in /proc/timer_list for root. Timers of timer_create stand in /proc/PID/timers.
+is, in /proc/timer_list for root. Timers of timer_create stand in /proc/PID/timers; a limit of
+CPU time (RLIMIT_CPU) is one more.
 """
 
 import ctypes
@@ -50,7 +51,7 @@ def alarm_of(pid: int, quiet: bool) -> Optional[bool]:
     """Whether a timer of its own may send it a signal; None where that cannot be seen. quiet: the host has no alarm set at all."""
     try:
         with open("/proc/%d/timers" % pid, "rb") as file:
-            if file.read(64):
+            if file.read(64) or _cpu_limited(pid):
                 return True
         blocked = [_masks(path) for path in _tasks(pid)]
     except OSError:
@@ -58,6 +59,12 @@ def alarm_of(pid: int, quiet: bool) -> Optional[bool]:
     if quiet or (blocked and all(mask >> (_ALARM - 1) & 1 for mask in blocked)):
         return False
     return None
+
+
+def _cpu_limited(pid: int) -> bool:
+    """Whether it may use only so much CPU time: then the kernel ends it."""
+    rows = (procs.read_bytes("/proc/%d/limits" % pid, 8192) or b"").splitlines()
+    return any(row.startswith(b"Max cpu time") and row.split()[3] != b"unlimited" for row in rows)
 
 
 def _tasks(pid: int) -> Tuple[str, ...]:

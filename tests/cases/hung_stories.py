@@ -308,7 +308,7 @@ def c51() -> Told:
         reading = CallSample(tid=100, call="read", peers=(50,), peers_known=True)
         ending = CallSample(tid=50, call="child", child=100)
         calls = tuple(
-            WaitSample(pid=one.pid, start=one.start, caught=(2,), threads=(call,)) for one, call in ((main, reading), (launcher, ending))
+            WaitSample(pid=one.pid, start=one.start, caught=(), threads=(call,)) for one, call in ((main, reading), (launcher, ending))
         )
         return full(log=at(s, lines), processes=[main], peers=Seen((launcher,)), calls=Seen(calls))
 

@@ -90,7 +90,7 @@ def locks_at(
     """Their stacks, by whose source each holds what the other waits for, and system calls. `beside`: stacks of others."""
     other = StackSample(pid=pid, tid=150, rank=None, source="py-spy", frames=("take_first (app.py:12)",), wants="first", holds=("second",))
     mine = msgspec.structs.replace(stack(pid, main), wants="second", holds=("first",))
-    waits = calls_at(second, waiting(pid, futex(pid), futex(150, at=8), caught=(2, 15)), *more, first=first)
+    waits = calls_at(second, waiting(pid, futex(pid), futex(150, at=8), caught=(15,)), *more, first=first)
     return {**stacks_at(second, mine, other, *beside, first=first, again=first + 10.0), **waits}
 
 
@@ -104,7 +104,7 @@ def reads(*peers: int, tid: int = 100, known: bool = True) -> CallSample:
     return CallSample(tid=tid, call="read", peers=peers, peers_known=known)
 
 
-def waiting(pid: int, *calls: CallSample, caught: tuple[int, ...] | None = (2,), **more: Any) -> WaitSample:
+def waiting(pid: int, *calls: CallSample, caught: tuple[int, ...] | None = (), **more: Any) -> WaitSample:
     """The waits of a process without timers or shared memory; of its main thread at a futex unless told otherwise."""
     more = {"alarm": False, "shared": (), **more}
     return WaitSample(pid=pid, start=1000 + pid, caught=caught, threads=calls or (futex(pid),), **more)

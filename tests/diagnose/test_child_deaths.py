@@ -12,6 +12,7 @@ from tests.diagnose.scenes import (
     LOOP,
     PIPE_READ,
     SLEEP,
+    WAIT4,
     calls_at,
     connection,
     futex,
@@ -21,6 +22,7 @@ from tests.diagnose.scenes import (
     stack,
     stacks_at,
     stands,
+    thread,
     waiting,
 )
 from tests.diagnose.stories import state
@@ -30,7 +32,7 @@ def zombie(code: int | None = 1, title: str = "python", **more):
     return proc(101, "", ppid=100, state="Z", title=title, exit_code=code, **more)
 
 
-def at(second: float, loop: str = "closed", caught=(2,)):
+def at(second: float, loop: str = "closed", caught=()):
     """The stack and the calls of a parent that by its source only sleeps and logs."""
     looks = [msgspec.structs.replace(stack(100, "run (launch.py:8)"), loop=loop)]
     asked = calls_at(second, waiting(100, CallSample(tid=100), caught=caught), first=6.0)
@@ -127,12 +129,24 @@ def test_a_rank_that_failed_is_missed_by_a_parent_that_goes_round_without_a_word
     assert state(scene(tell, seconds=16)).kind == "child_dead"
 
 
-@pytest.mark.parametrize(("loop", "caught"), [("open", (2,)), ("none", (2,)), ("", (2,)), ("closed", (2, 17))])
+@pytest.mark.parametrize(("loop", "caught"), [("open", ()), ("none", ()), ("", ()), ("closed", (17,))])
 def test_a_parent_that_looks_at_what_others_may_write_or_hears_of_its_child_may_go_on(loop: str, caught: tuple[int, ...]) -> None:
     def tell(second: float):
         return {"processes": [polls(second), zombie(1, title="worker", rank=1)], **at(second, loop, caught)}
 
     assert state(scene(tell, seconds=150), final=True).verdict == "undecided"
+
+
+@pytest.mark.parametrize(("other", "kind"), [(futex(150), "child_dead"), (CallSample(tid=150), None)], ids=["stands", "sleeps"])
+def test_a_thread_of_the_parent_that_may_still_act_may_end_the_child_that_is_waited_for(other: CallSample, kind: str | None) -> None:
+    """As a timer does that kills a worker which takes too long."""
+
+    def tell(second: float):
+        parent = proc(wchan=WAIT4, others=(thread(150, LOOP),))
+        waits = calls_at(second, waiting(100, CallSample(tid=100, call="child", child=102), other), waiting(102))
+        return {"processes": [parent, zombie(), proc(102, ppid=100)], **waits}
+
+    assert state(scene(tell, seconds=100), final=True).kind == kind
 
 
 @pytest.mark.parametrize("call", [futex(timed=True), CallSample(tid=100)])

@@ -33,7 +33,7 @@ def asks(*peers: int, **more):
     return proc(wchan=PIPE_READ, stdin="pipe", pipes=Seen(ends), **more)
 
 
-def asked_by(holder, call: CallSample, *more: CallSample, caught=(2,), known: bool = True):
+def asked_by(holder, call: CallSample, *more: CallSample, caught=(), known: bool = True):
     """What was asked, and the process that holds the write end, outside of the tree."""
 
     def tell(second: float):
@@ -69,7 +69,7 @@ def test_stdin_of_a_launcher_that_is_stopped_is_named_too() -> None:
         asked_by(lambda second: proc(50, RECV), reads(tid=50, known=False)),
         asked_by(lambda second: proc(50, WAIT4), child(101)),
         asked_by(lambda second: proc(50, WAIT4), child(None)),
-        asked_by(lambda second: proc(50, WAIT4), child(100), caught=(2, 10)),
+        asked_by(lambda second: proc(50, WAIT4), child(100), caught=(10,)),
         asked_by(lambda second: proc(50, WAIT4), child(100), known=False),
         asked_by(lambda second: proc(50, WAIT4, others=(thread(51, SLEEP),)), child(100), CallSample(tid=51)),
         stands(asks(1), log="Trust remote code? [y/N]"),
