@@ -29,6 +29,7 @@ def ask_to_cancel(folder: Path, story: Story, clock: Clock, *, for_s: float, as_
     """Ask, follow the cleanup, tell the answer; the exit code is 0 when it is complete, 75 when `for_s` was too short for it.
 
     None: the controller is gone and has left the end to the caller: it died, or the run was suspended just then. 8: it does not hear.
+    Where `for_s` is too short to know that, the request stays and is taken when it looks next.
     """
     controller = story.controller
     who = f"pid {controller.get('pid')} on {controller.get('host')}"
@@ -36,17 +37,21 @@ def ask_to_cancel(folder: Path, story: Story, clock: Clock, *, for_s: float, as_
         requests.ask(folder, f"{getpass.getuser()} on {socket.gethostname()} (pid {os.getpid()})")
     except OSError as problem:
         raise click.UsageError(f"cannot write into {folder}: {problem.strerror}; end {who} by Ctrl-C or SIGTERM") from problem
+    stays = False
     try:
         click.echo(f"asked {who} to stop; its cleanup is waited for", err=True)
         if not _is_heard(folder, controller, clock, min(TAKEN_WITHIN_S, for_s)) and store.is_alive(controller):
-            click.echo(_unheard(controller, who), err=True)
-            attend.tell_standing(story, folder, as_json, lost=False)
-            return EXIT_CODES["refused"]
+            stays = for_s < TAKEN_WITHIN_S
+            if not stays:
+                click.echo(_unheard(controller, who), err=True)
+            code = attend.tell_standing(story, folder, as_json, lost=False)
+            return code if stays else EXIT_CODES["refused"]
         seen = attend.followed(folder, clock, for_s=for_s)
     except KeyboardInterrupt:
         return attend.let_go(folder, as_json)
     finally:
-        requests.take(folder)
+        if not stays:
+            requests.take(folder)
     ended = seen.story.ended
     if ended is None and (seen.stale or seen.story.suspended):
         return None

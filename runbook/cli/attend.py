@@ -86,7 +86,8 @@ def tell_answer(folder: Path, as_json: bool) -> int:
 def tell_standing(story: Story, folder: Path, as_json: bool, *, lost: bool) -> int:
     """Print where a run stands that has no verdict; answer 75, or 9 when nobody works on it."""
     run = story.header.run if story.header else folder.name
-    next = [f"runbook resume {run}", f"runbook cancel {run}"] if lost else [f"runbook wait {run} --for {AGAIN}"]
+    resume = [f"runbook resume {run}"] if story.header else []  # without a beginning there is nothing to go on from
+    next = [*resume, f"runbook cancel {run}"] if lost else [f"runbook wait {run} --for {AGAIN}"]
     stands = StandsAt(run=run, state="lost" if lost else "running", next=next, **running(story))
     if as_json:
         click.echo(json.dumps(cut(msgspec.to_builtins(stands)), ensure_ascii=False))

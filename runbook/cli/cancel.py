@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 
 import click
 
 from runbook.cli import recorded, store
 from runbook.cli.params import DURATION
+from runbook.engine import lock
 from runbook.engine.lock import Held
 from runbook.model.clock import SystemClock
 from runbook.model.verdict import EXIT_CODES
-from runbook.render.story import tell
+from runbook.render.story import Story, tell
 
 
 @click.command()
@@ -22,24 +24,29 @@ def command(run: str, for_s: float, as_json: bool) -> int:
     """End RUN (an id, its beginning, `last`, or a folder): running, suspended, or without a controller; or what it kept (`run --keep`).
 
     Its `always` steps run, then launches are stopped and patches undone. A running one is asked to do so itself: exit 75 when its cleanup
-    takes longer than --for, 8 when its controller does not hear.
+    takes longer than --for, 8 when its controller does not hear. Of one whose journal was emptied or damaged, its hosts tell what it left.
     """
     from runbook.cli import live, perform
     from runbook.cli.ask import ask_to_cancel
     from runbook.cli.finish import finish
-    from runbook.engine.journal import repair_torn_line
+    from runbook.engine.journal import JournalError, load_events, repair_torn_line
     from runbook.engine.resume import cancel
     from runbook.engine.state import fold
 
     folder = recorded.last_open() if run == "last" else store.find_run(run)
-    events = store.read_run(folder)
+    try:
+        events = load_events(folder)
+    except JournalError as problem:
+        return _untold(folder, str(problem), for_s, as_json)
     state = fold(events)
     header = state.header
     if header is None:
-        raise click.UsageError(f"{folder.name} has no header: nothing ran, so there is nothing to cancel")
+        return _untold(folder, recorded.no_beginning(folder), for_s, as_json)
     kept = state.ended is not None and bool(state.owed)
     if state.ended is not None and not kept:
         click.echo(f"{header.run} has ended already: {state.ended.verdict}", err=True)
+        for heir in state.heirs:
+            click.echo(f"what it kept is run {heir}'s now: `runbook cancel {heir}` ends that", err=True)
         return finish(folder, as_json)
     if not kept and state.suspended is None and store.is_alive(state.controller):
         code = ask_to_cancel(folder, tell(events), SystemClock(), for_s=for_s, as_json=as_json)
@@ -63,3 +70,16 @@ def command(run: str, for_s: float, as_json: bool) -> int:
         return EXIT_CODES["refused"]
     finish(folder, as_json, () if header.check or "--no-post" in header.argv else playbook.post, ended)
     return EXIT_CODES["passed"] if ended.cleanup != "failed" else ended.exit_code
+
+
+def _untold(folder: Path, why: str, for_s: float, as_json: bool) -> int:
+    """End a run of which its journal tells too little: by its controller, when that lives, else by its hosts."""
+    from runbook.cli import by_hosts
+    from runbook.cli.ask import ask_to_cancel
+
+    holder = lock.last_holder(folder)
+    if holder and store.is_alive(holder):
+        code = ask_to_cancel(folder, Story(controller=holder), SystemClock(), for_s=for_s, as_json=as_json)
+        if code is not None:
+            return code
+    return by_hosts.cancel(folder, why, as_json=as_json)

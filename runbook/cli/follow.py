@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +9,6 @@ from typing import NamedTuple
 import click
 
 from runbook.cli import live, store
-from runbook.engine import lock
 from runbook.engine.following import Tail
 from runbook.engine.journal import JournalError
 from runbook.model.clock import Clock
@@ -20,8 +18,6 @@ from runbook.render.story import Story
 EVERY_S = 0.25
 LOOK_EVERY_S = 5.0
 """Between two looks whether the run's controller still lives."""
-BEGINS_S = 15.0
-"""A run writes its first event well within it."""
 
 
 class Seen(NamedTuple):
@@ -47,11 +43,11 @@ def follow(folder: Path, file: str, clock: Clock, *, err: bool = False, for_s: f
             _show(follower, events)
             if not events and story.closing is not None:  # what stands behind a suspension may be its cancel
                 _tell_unreadable(tail, folder)
-                return Seen(story, store.stale(story, clock.now()))
+                return Seen(story, store.stale(story, clock.now(), folder))
             now = clock.monotonic()
             if not events and now >= look_at:
                 look_at = now + LOOK_EVERY_S
-                stale = store.stale(story, clock.now()) or _never_began(folder, story, clock.now())
+                stale = store.stale(story, clock.now(), folder)
                 if stale is not None and not (events := _more(tail, story)):  # its last words may have come before it went
                     return Seen(story, stale)
                 _show(follower, events)
@@ -59,15 +55,6 @@ def follow(folder: Path, file: str, clock: Clock, *, err: bool = False, for_s: f
                 return Seen(story, None)
             if not events:
                 clock.wait(never, min(EVERY_S, deadline - now))
-
-
-def _never_began(folder: Path, story: Story, now: float) -> str | None:
-    """`lost` for a journal that has no beginning, some time after its folder was made, and that nobody works on."""
-    with contextlib.suppress(OSError):
-        if story.header is None and now - folder.stat().st_mtime > BEGINS_S:
-            holder = lock.last_holder(folder)
-            return None if holder and store.is_alive(holder) else "lost"
-    return None
 
 
 def _show(follower: live.Follower, events: list[AnyEvent]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from runbook.cli import store
+from runbook.cli import recorded, store
 from runbook.engine.state import RunState, fold, keeper_run
 from runbook.hosts.base import CancelToken, Host, HostError, OpenPatch, RestoreReport
 from runbook.model.clock import SystemClock
@@ -103,7 +103,8 @@ def _of_journal(run: str) -> _Journal:
     state = fold(store.read_run(folder))
     header = state.header
     if header is None:
-        raise click.UsageError(f"{folder.name} has no header: nothing ran, so there is nothing to restore")
+        hint = f"`runbook cancel {folder.name}` cleans its hosts up, `--host HOST` restores on one"
+        raise click.UsageError(f"{folder.name}: {recorded.no_beginning(folder)}; {hint}")
     goes_on = state.ended is None and state.suspended is None and store.is_alive(state.controller)
     pid = state.controller.get("pid")
     targets: dict[str, Any] = {item["target"]: msgspec.convert(item, Target) for items in header.targets.values() for item in items}
@@ -142,6 +143,8 @@ def look_at(place: Place, wish: Wish) -> list[Row] | str:
         if wish.only_list:
             return [_row(host, patch, now, patch.state, patch.sha256_now, [_timer(patch, now)]) for patch in found]
         runs = dict.fromkeys(patch.run for patch in found)
+        if wish.stop and place.run and not runs and (wish.force or not place.live):
+            stop(host, place.run)
         return [row for run in runs for row in _undo(host, place, wish, run, [patch for patch in found if patch.run == run], now)]
     except HostError as problem:
         return problem.summary
@@ -153,7 +156,7 @@ def _undo(host: Host, place: Place, wish: Wish, run: str, patches: list[OpenPatc
     why = place.live if place.journal else _keeper(patches[0], now)
     if why and not wish.force:
         return [_row(host, patch, now, "refused", patch.sha256_now, [why]) for patch in patches]
-    notes = _stop(host, run) if wish.stop else []
+    notes = stop(host, run) if wish.stop else []
     reports = {report.id: report for report in host.restore(run, [patch.id for patch in patches])}
     if not wish.stop:
         notes += [f"pid {pid} still runs with what it has loaded" for pid in _servers(host, run)]
@@ -184,7 +187,7 @@ def _servers(host: Host, run: str) -> list[int]:
     return [launch.pid for launch in host.keeper(run).launches if launch.ended is None]
 
 
-def _stop(host: Host, run: str) -> list[str]:
+def stop(host: Host, run: str) -> list[str]:
     """End what the run launched on this host; answers a note for each process that is left."""
     from runbook.steps.kill import end, launch_processes, split, tell_keeper, widen
 

@@ -72,6 +72,13 @@ def rebuild(header: RunStarted) -> Playbook:
     return msgspec.structs.replace(playbook, vars=header.vars, hosts=targets)
 
 
+def no_beginning(folder: Path) -> str:
+    """Why a journal without a header tells nothing of its run."""
+    if store.is_blank(folder):
+        return "its journal is empty: it never began, or the file was emptied since"
+    return "its journal has lost its beginning"
+
+
 def last_open() -> Path:
     """The newest run that has not ended: what was looked at since is not meant. Without one, the newest."""
     from runbook.engine.recording import glance

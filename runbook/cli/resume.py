@@ -72,7 +72,8 @@ def _resume(folder: Path, redo: tuple[str, ...], skip: tuple[str, ...], as_json:
     state = fold(events)
     header = state.header
     if header is None:
-        raise click.UsageError(f"{folder.name} has no header: nothing ran, so there is nothing to go on with")
+        way = f"`runbook cancel {folder.name}` ends what it may have left on its hosts"
+        raise click.UsageError(f"{folder.name}: {recorded.no_beginning(folder)}, so it cannot be gone on with; {way}")
     if state.ended is not None:
         click.echo(f"{header.run} has ended already: {state.ended.verdict}", err=True)
         return finish(folder, as_json)

@@ -22,7 +22,7 @@ def earlier(name: str) -> Earlier:
     folder = store.find_run(name)
     state = fold(store.read_run(folder))
     if state.header is None:
-        raise click.UsageError(f"--reuse: {folder.name} has no header: nothing ran, so nothing was kept")
+        raise click.UsageError(f"--reuse: {folder.name} has no beginning in its journal, so it is not known what it kept")
     if state.ended is None and state.suspended is None and store.is_alive(state.controller):
         raise click.UsageError(f"--reuse: {state.header.run} is still running: `runbook wait {state.header.run}`, or cancel it")
     if state.heirs and not state.owed:

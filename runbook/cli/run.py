@@ -82,7 +82,11 @@ def perform_run(choice: Choice, loaded: load.Loaded, place: store.Place, clock: 
     asks = runtime.ask is not None and (choice.step or any(node.type == "pause" for node in runtime.nodes.values()))
     plain = asks or choice.diff
     store.remember(place)
-    with store.hold(folder, perform.controller()), live.follower(clock, quiet=quiet, plain=plain) as follower:
+    hosts = sorted({target.target for targets in loaded.playbook.hosts.values() for target in targets})
+    with (
+        store.hold(folder, {**perform.controller(), store.RUN: run, store.HOSTS: hosts}),
+        live.follower(clock, quiet=quiet, plain=plain) as follower,
+    ):
         runtime.journal.follow(follower.follow)
         if choice.diff and not quiet:
             runtime.journal.follow(show_diff)

@@ -94,7 +94,7 @@ def _edge() -> int | None:
 def row(folder: Path, now: float) -> dict[str, Any]:
     """One run; an unreadable journal is said, not hidden."""
     try:
-        story = tell(glance(folder))
+        story = tell([] if store.is_blank(folder) else glance(folder))
     except JournalError as problem:
         nothing = {"started": None, "state": "unreadable", "stale": None, "verdict": None, "seconds": None}
         return {"run": folder.name, **nothing, "name": str(problem), "playbook": ""}
@@ -103,7 +103,7 @@ def row(folder: Path, now: float) -> dict[str, Any]:
         "run": one_line(header.run, 100) if header else folder.name,
         "started": header.t if header else None,
         "state": story.state,
-        "stale": store.stale(story, now),
+        "stale": store.stale(story, now, folder),
         "verdict": closing.verdict if closing else None,
         "seconds": story.last_t - header.t if header else None,
         "name": header.name if header else "",

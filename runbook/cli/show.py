@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from runbook.cli import store
+from runbook.cli import recorded, store
 from runbook.cli.report import find
 from runbook.engine.journal import JournalError
 from runbook.engine.recording import glance, load_recording
@@ -50,7 +50,7 @@ def command(run: str, as_json: bool, as_markdown: bool, explained: bool, followi
             raise click.UsageError("--cursor is for programs: it goes with --json, and with none of --md and --explain")
         return _page(folder, file, cursor)
     try:
-        events = load_recording(folder, file)
+        events = [] if store.is_blank(folder, file) else load_recording(folder, file)
     except JournalError as problem:
         raise click.UsageError(f"{run}: {problem}") from problem
     if as_json:
@@ -62,8 +62,8 @@ def command(run: str, as_json: bool, as_markdown: bool, explained: bool, followi
     else:
         _replay(events)
         story = tell(events)
-        if stale := store.stale(story, SystemClock().now()):
-            click.echo(_behind(story, stale))
+        if stale := store.stale(story, SystemClock().now(), folder):
+            click.echo(_behind(story, stale, folder))
         elif story.header is not None and story.state == "running":
             click.echo(f"\nit goes on: `runbook wait {story.header.run}` waits for its answer, `runbook cancel {story.header.run}` ends it")
         if (folder / store.POSTS).exists():
@@ -80,12 +80,14 @@ def _follow(folder: Path, file: str) -> int:
 
     seen = follow(folder, file, SystemClock())
     if seen.stale:
-        click.echo(_behind(seen.story, seen.stale))
+        click.echo(_behind(seen.story, seen.stale, folder))
     return EXIT_CODES["passed"]
 
 
-def _behind(story: Story, stale: str) -> str:
-    run = story.header.run if story.header else "RUN"
+def _behind(story: Story, stale: str, folder: Path) -> str:
+    if story.header is None:
+        return f"lost: nobody works on it, and {recorded.no_beginning(folder)}; `runbook cancel {folder.name}` cleans its hosts up"
+    run = story.header.run
     go_on = f"`runbook resume {run}` goes on with it, " if stale == "lost" else ""
     return f"{STALE[stale]}; {go_on}`runbook cancel {run}` makes sure and ends the run"
 
@@ -94,13 +96,13 @@ def _page(folder: Path, file: str, cursor: int) -> int:
     from runbook.render.cursor import page
 
     try:
-        story = tell(glance(folder, file))
+        story = tell([] if store.is_blank(folder, file) else glance(folder, file))
         with (folder / file).open("rb") as lines:
             found = page(lines, cursor, file)
     except (JournalError, OSError) as problem:
         raise click.UsageError(f"{folder / file}: {problem}") from problem
     run = story.header.run if story.header else None
-    where = {"run": run, "state": story.state, "stale": store.stale(story, SystemClock().now())}
+    where = {"run": run, "state": story.state, "stale": store.stale(story, SystemClock().now(), folder)}
     click.echo(json.dumps({**where, **found}, ensure_ascii=False))
     return EXIT_CODES["passed"]
 
@@ -109,7 +111,7 @@ def _object(events: list[AnyEvent], folder: Path) -> dict[str, object]:
     story = tell(events)
     answer = summary(events, str(folder), store.transcripts(folder))
     more = running(story) if story.state == "running" else {}
-    return {**answer, **more, "stale": store.stale(story, SystemClock().now())}
+    return {**answer, **more, "stale": store.stale(story, SystemClock().now(), folder)}
 
 
 def _explanation(events: list[AnyEvent]) -> str:

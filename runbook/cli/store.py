@@ -17,6 +17,10 @@ from runbook.engine.journal import EVENTS, JournalError, load_events
 from runbook.model.event import AnyEvent
 from runbook.render.story import Story
 
+BEGINS_S = 15.0
+"""A run writes its first event well within it."""
+RUN, HOSTS = "run", "hosts"
+"""What the controller's lock says of a run beside who has it, for when the journal cannot tell."""
 POSTS = "posts.json"
 """In a run's folder: what came of the tickets of its `post:`."""
 ANSWER = "answer.json"
@@ -103,13 +107,36 @@ def _itself(folder: Path) -> Path:
     return folder.readlink() if folder.is_symlink() else folder
 
 
-def stale(story: Story, now: float) -> str | None:
-    """How a journal is behind: `expired` when the keeper has ended a suspension since, `lost` when the controller died; else null."""
+def stale(story: Story, now: float, folder: Path) -> str | None:
+    """How a journal is behind: `expired` when the keeper has ended a suspension since, `lost` when the controller died; else null.
+
+    One without a beginning, some time after its folder was made, has a controller when somebody has its lock.
+    """
     if story.state == "suspended" and story.suspended is not None and story.suspended.expires <= now:
         return "expired"
-    if story.state == "running" and story.header is not None and not is_alive(story.controller):
-        return "lost"
+    if story.state != "running":
+        return None
+    if story.header is not None:
+        return None if is_alive(story.controller) else "lost"
+    with contextlib.suppress(OSError):
+        if now - folder.stat().st_mtime > BEGINS_S:
+            return None if is_worked_on(folder) else "lost"
     return None
+
+
+def is_worked_on(folder: Path) -> bool:
+    """Whether who had the run last still lives. For a journal that does not say who that is."""
+    from runbook.engine import lock
+
+    holder = lock.last_holder(folder)
+    return bool(holder) and is_alive(holder)
+
+
+def is_blank(folder: Path, file: str = EVENTS) -> bool:
+    """Whether a journal has no line yet: its run is just beginning, never began, or somebody emptied the file."""
+    with contextlib.suppress(OSError), (folder / file).open("rb") as journal:
+        return not journal.read(1)
+    return False
 
 
 @contextlib.contextmanager
@@ -171,4 +198,7 @@ def read_run(folder: Path) -> list[AnyEvent]:
     try:
         return load_events(folder)
     except JournalError as problem:
-        raise click.UsageError(f"{folder.name}: {problem}") from problem
+        ways = (
+            f"`runbook show {folder.name}` shows the rest, `runbook cancel {folder.name}` cleans its hosts up by what they have on record"
+        )
+        raise click.UsageError(f"{folder.name}: {problem}; {ways}") from problem

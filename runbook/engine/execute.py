@@ -57,6 +57,7 @@ class Execution:
     def resume(self, undone: list[str]) -> RunEnded | RunSuspended:
         """Go on from what the runtime's past says. `undone`: what keepers had cleaned up by themselves: then only the end is left."""
         state = self._runtime.state
+        requests.take(Path(self._runtime.options.dir))  # it was meant for the controller that has died
         self._interrupted_by = state.interrupted.by if state.interrupted else None
         with self._guarded():
             if undone:
@@ -121,6 +122,7 @@ class Execution:
         """End a suspended run: `always`, then what is owed."""
         state = self._runtime.state
         step = state.suspended.step if state.suspended else None
+        requests.take(Path(self._runtime.options.dir))
         with self._guarded():
             self._interrupted_by = "cancel"
             return self._recording(lambda: self._finish(None, step))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 LOCK = "controller.lock"
+MOST_BYTES = 1 << 16
 
 
 class Held(Exception):
@@ -24,23 +25,28 @@ class Held(Exception):
 
 @contextlib.contextmanager
 def hold(folder: Path, who: dict[str, Any]) -> Iterator[None]:
-    """Have the run in this folder, or raise Held. Raises OSError when the folder cannot be written."""
+    """Have the run in this folder, or raise Held. Raises OSError when the folder cannot be written.
+
+    What an earlier holder said and this one does not, as which hosts the run is on, stays.
+    """
     descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Held(_read(descriptor)) from None
-        with contextlib.suppress(OSError):  # a full disk: the lock itself stands
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps(who).encode(), 0)
-        yield
+        said = {**_read(descriptor), **who}
+        _write(descriptor, said)
+        try:
+            yield
+        finally:
+            _write(descriptor, {**said, "pid": None})  # its process may live on, and has not the run any more
     finally:
         os.close(descriptor)
 
 
 def last_holder(folder: Path) -> dict[str, Any]:
-    """What the last process to have the run said of itself, whether it lives or not; empty when nobody had it."""
+    """What the last process to have the run said of itself, whether it lives or not; empty when nobody had it. No pid: it let go."""
     try:
         descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -51,9 +57,15 @@ def last_holder(folder: Path) -> dict[str, Any]:
         os.close(descriptor)
 
 
+def _write(descriptor: int, said: dict[str, Any]) -> None:
+    with contextlib.suppress(OSError):  # a full disk: the lock itself stands
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(said).encode(), 0)
+
+
 def _read(descriptor: int) -> dict[str, Any]:
     try:
-        found = json.loads(os.pread(descriptor, 4096, 0))
+        found = json.loads(os.pread(descriptor, MOST_BYTES, 0))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -13,6 +13,7 @@ import pytest
 
 from runbook.cli import ask, store
 from runbook.cli.main import exit_code
+from runbook.engine import requests
 from tests.cli.recorded import events, record, recorded
 from tests.cli.running import ROOT, runbook
 from tests.support.processes import is_gone
@@ -95,6 +96,13 @@ def test_a_controller_that_does_not_hear_is_named_and_the_request_withdrawn(host
     err = capsys.readouterr().err
     assert f"pid {os.getpid()} on {host}" in err and said in err
     assert sorted(path.name for path in folder.iterdir()) == ["events.jsonl", "evidence"]
+
+
+def test_a_cancel_that_does_not_wait_leaves_the_request_and_says_75(own_state, capsys):
+    folder = going(own_state, HERE)
+    code, answer = told(capsys, "cancel", RUN, "--for", "0s")
+    assert (code, answer["state"], answer["next"]) == (75, "running", [f"runbook wait {RUN} --for 45s"])
+    assert requests.take(folder), "its controller finds it when it looks next"
 
 
 def test_the_events_of_a_run_by_cursor(own_state, capsys):
