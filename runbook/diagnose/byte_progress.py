@@ -7,14 +7,19 @@ offset where it was. Each source is compared with its own reading before, howeve
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from runbook.diagnose.motion import MEMORY_STEP, STRONG_BYTES_PER_S, Key, Motion, by_rate, readings, rows, seen
+from runbook.diagnose.motion import MEMORY_STEP, STRONG_BYTES_PER_S, WEAK_BYTES_PER_S, Key, Motion, by_rate, readings, rows, seen
 from runbook.model.sample import IoSample, ProcessSample, Sample, Seen, SocketSample
 
 FAULTS_PER_S = 200.0
 """Page faults of memory that is taken and given back: 0.8 MiB/s. An estimate; a spin makes none at all."""
+
+ON_END = 3
+"""A process that listens writes answers, as its page of metrics (48 KiB in SGLang 0.5) to whoever asks for that now and then, we among
+them. Only writes in so many intervals on end are its own work."""
 
 
 class _Reading(NamedTuple):
@@ -32,13 +37,17 @@ def byte_motions(samples: Sequence[Sample]) -> Iterator[Motion]:
 
 
 def _io_motions(samples: Sequence[Sample]) -> Iterator[Motion]:
-    """Bytes read, and bytes written apart from the log's own growth."""
+    """Bytes read, and bytes written apart from the log's own growth and from answers."""
     last: dict[Key, IoSample] = {}
     before: Sample | None = None
+    answering: set[Key] = set()
+    on_end: Counter[Key] = Counter()
     for sample in samples:
+        answering |= {(one.pid, one.start) for one in seen(sample.listeners) or () if one.ours}
         if not isinstance(sample.processes, Seen):
             continue
         read = written = 0
+        seconds = sample.t - before.t if before is not None else 0.0
         for key, process in rows(sample).items():
             io, old = seen(process.io), last.get(key)
             if io is None:
@@ -46,9 +55,10 @@ def _io_motions(samples: Sequence[Sample]) -> Iterator[Motion]:
             last[key] = io
             if old is not None:
                 read += max(0, io.rchar - old.rchar, io.read_bytes - old.read_bytes)
-                written += max(0, io.wchar - old.wchar)
+                wrote = max(0, io.wchar - old.wchar)
+                on_end[key] = on_end[key] + 1 if wrote >= WEAK_BYTES_PER_S * seconds else 0
+                written += wrote if key not in answering or on_end[key] >= ON_END else 0
         if before is not None:
-            seconds = sample.t - before.t
             yield from by_rate(sample.t, seconds, "read", float(read), "bytes read")
             yield from by_rate(sample.t, seconds, "written", float(max(0, written - _log_growth(before, sample))), "bytes written")
         before = sample
