@@ -47,8 +47,11 @@ def unanswerable(view: View) -> ProcessSample | None:
 
 def _speaks_for_itself_only(view: View, process: ProcessSample) -> bool:
     """Whether a good health answer comes from another process, which asks this one nothing: vLLM's API server answers without its core."""
-    listens = any(one.pid == process.pid for _, listeners in view.listeners() for one in listeners)
-    return view.profile.health.side_effect == "none" and not listens and _of_the_engine(process, view)
+    return view.profile.health.side_effect == "none" and not _listens(view, process) and _of_the_engine(process, view)
+
+
+def _listens(view: View, process: ProcessSample) -> bool:
+    return any(one.pid == process.pid for _, listeners in view.listeners() for one in listeners)
 
 
 def _matters(process: ProcessSample, view: View) -> bool:
@@ -97,6 +100,8 @@ def _somebody_answers(view: View, process: ProcessSample, span: list[Sample]) ->
     if not view.checks or view.checks[-1].answer.outcome != "answer" or _speaks_for_itself_only(view, process):
         return False
     t, check = view.checks[-1]
+    if check.status in view.profile.health.starting_status and not check.matched and not _listens(view, process):
+        return False  # "I am starting" is said by the server's front alone
     return check.matched or check.status not in NEVER_PROOF or t > span[0].t
 
 

@@ -118,7 +118,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ready: Annotated[Regex, Meta(description="the line after which it serves")] = ""
     not_ready: Annotated[tuple[NotReady, ...], Meta(description="lines that look like a ready mark and are none")] = ()
     graphs: Annotated[Graphs, Meta(description="what a replayed CUDA graph hides from a probe")] = Graphs()
-    noise: Annotated[tuple[Regex, ...], Meta(description="heartbeats, access lines, complaints of no consequence: never progress, never a cause")] = ()
+    noise: Annotated[tuple[Regex, ...], Meta(description="heartbeats, access lines, idle complaints: never progress or cause")] = ()
     cause: Annotated[dict[str, Regex], Meta(description="fatal lines that are causes, by crash kind")] = {}
     effect: Annotated[dict[str, Regex], Meta(description="fatal lines that only follow from a cause")] = {}
     degraded: Annotated[dict[str, Regex], Meta(description="lines of a server that is up and does less than it should")] = {}

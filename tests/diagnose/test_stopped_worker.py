@@ -46,3 +46,14 @@ def test_a_health_path_that_asks_the_engine_nothing_says_nothing_of_it(
         if verdict is not None:
             break
     assert verdict is not None and (verdict.verdict, verdict.kind) == expected
+
+
+@pytest.mark.parametrize(("title", "hung"), [("sglang::detokenizer", True), ("resource_tracker", False)])
+def test_a_server_that_says_it_is_starting_says_nothing_of_its_workers(title: str, hung: bool) -> None:
+    """Seen in SGLang: its warm-up waits for a detokenizer that is stopped, and its front answers 503 at once, again and again."""
+    story = Story(profile=load_profile("sglang"))
+    for second in range(0, 16, 3):
+        rows = [process(read=9), process(101, ppid=100, state="T", title=title, read=0)]
+        story.at(second, processes=rows, check=answer(503), listeners=listener())
+    verdict = story.judge()
+    assert (verdict is not None and (verdict.verdict, verdict.kind) == ("hung", "stopped")) is hung

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -32,6 +33,12 @@ class Scene(Stage):
         super().__init__(state, engine, port)
         self.hurt: processes.Process | None = None
         self.log = Path()
+        self._since: dict[processes.Process, float] = {}
+
+    def known_s(self, victim: str) -> float:
+        """Since it was first found by its name; 0 when it is not there."""
+        found = self.find(victim)
+        return time.monotonic() - self._since.setdefault(found, time.monotonic()) if found else 0.0
 
     def send(self, victim: str, number: int) -> None:
         """Signal it."""

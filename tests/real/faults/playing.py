@@ -20,6 +20,8 @@ from tests.real.place import real_dir
 from tests.support.waiting import until
 
 LOAD_S = 1200
+SEEN_S = 3.0
+"""So long a victim has had its name when it is hurt: `runbook` looks every other second, and what nobody saw alive cannot be missed."""
 BOX = {"load": "15m", "serving": "90s"}
 GO_ON = ["failed", "slow", "hung", "crashed", "undecided", "wrong_server", "wrong_check"]
 
@@ -108,7 +110,11 @@ def _strike(fault: Fault, scene: Scene, folder: Path, child: subprocess.Popen[st
     if fault.act is None:
         return None
     begins = f"{fault.name}_gate" if fault.serving else fault.name
-    until(lambda: child.poll() is not None or (_reached(folder, StepStarted, begins) and scene.find(fault.victim)), LOAD_S, every=0.5)
+    until(
+        lambda: child.poll() is not None or (_reached(folder, StepStarted, begins) and scene.known_s(fault.victim) > SEEN_S),
+        LOAD_S,
+        every=0.5,
+    )
     if child.poll() is not None:
         return None
     scene.log = Path(next(event for event in _events(folder) if isinstance(event, StepEnded) and event.step == "server").result["log"])

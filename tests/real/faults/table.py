@@ -58,7 +58,7 @@ def killed(victim: str, serving: bool) -> Fault:
     """
     moment = "serves" if serving else "loads"
     says = f"{victim.replace('_', ' ')} SIGKILL while it {moment}"
-    right = ("crashed", "crashed/signal") if victim == "main" else ("crashed/rank_died",)
+    right = ("crashed/signal",) if victim == "main" else ("crashed/rank_died",) if serving else ("crashed/rank_died", "crashed")
     own = victim == "main" or serving
     return Fault(
         f"{victim}_killed_{moment}", says, right, kill(victim), serving, victim, own and victim != "main", SLOWEST_DEATH_S if own else None
