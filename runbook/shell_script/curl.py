@@ -133,6 +133,8 @@ def request(state: State, statement: Node) -> list[Made] | None:
     if None in patterns or len(patterns) > 1:
         return None
     where = state.to_server(seen.url)
+    for name in filter(state.is_secret, state.facts(statement).uses):
+        state.trap("secret", statement, name)
     state.at.slept = ""
     state.at.request = state.fresh_id("answer" if seen.method == "get" else "chat" if "chat" in seen.url.path else "reply")
     body: dict[str, Any] = {**where, seen.method: seen.url.path, **_body(seen)}

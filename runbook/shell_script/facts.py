@@ -39,13 +39,14 @@ class Facts(NamedTuple):
 def facts(node: Node, functions: dict[str, Node], seen: frozenset[str] = frozenset()) -> Facts:
     """Of a statement, with the functions that it calls."""
     sets = {name for one in in_this_shell(node) for name in sets_of(one)}
-    uses = {name for one in walk(node) for name in _uses(one)}
+    uses = {name for one in walk(node) for name in _uses(one)} - {"*args"}
+    uses |= {"*args"} & {name for one in _outside_functions(node) for name in _uses(one)}
     for call in (one for one in walk(node) if one.get("Type") == "CallExpr"):
         head = (words(call) or [""])[0]
         uses |= {f"{head}()"} if head in functions else set()
         if head in functions and head not in seen and kind(node) != "FuncDecl":
             of_it = facts(functions[head]["Body"], functions, seen | {head})
-            uses |= of_it.uses
+            uses |= of_it.uses - {"*args"}
             sets |= of_it.sets if any(one is call for one in in_this_shell(node)) else set()
     if "*pid" in uses:
         sets.add("*pid")
@@ -63,6 +64,17 @@ def in_this_shell(node: Any) -> Iterator[Node]:
         if node.get("Type") not in _OTHER_SHELLS and not pipe and not (node.get("Background") and "Cmd" in node):
             for value in node.values():
                 yield from in_this_shell(value)
+
+
+def _outside_functions(node: Any) -> Iterator[Node]:
+    """All mappings but those of functions, whose arguments are their own."""
+    if isinstance(node, list):
+        for one in node:
+            yield from _outside_functions(one)
+    elif isinstance(node, dict) and node.get("Type") != "FuncDecl":
+        yield node
+        for value in node.values():
+            yield from _outside_functions(value)
 
 
 def leaves(node: Node) -> bool:

@@ -115,19 +115,16 @@ def _log(state: State, statement: Node, first: Node) -> str | None:
         state.trap("lost-output", first)
     marks = [state.scope.script.source(word) for word in files] or ["nohup.out"]
     at.logs += [mark for mark in marks if mark != "/dev/null"]
-    paths = [state.fill(word, one_word=True) if _is_read(state, marks) else _as_far_as_known(state, word) for word in files] or [
-        "nohup.out"
-    ]
+    read = bool(state.known.logs & set(marks))
+    paths = [state.fill(word, one_word=True) if read else _as_far_as_known(state, word) for word in files] or ["nohup.out"]
+    if read and any(path is None or state.path(path) is None for path in paths):
+        return None
     at.log = paths[0] or ""
     redirections = saved_to(statement, first)
     at.log_is_fresh = any(one["Op"] in (">", "&>", ">|") for one in redirections) or (len(pipe) > 1 and "-a" not in words(pipe[1]))
-    if not _is_read(state, marks):
+    if not read:
         return ""
     return paths[0] if len(set(paths)) == 1 else None
-
-
-def _is_read(state: State, marks: list[str]) -> bool:
-    return bool(state.known.logs & set(marks))
 
 
 def _as_far_as_known(state: State, word: Node) -> str:

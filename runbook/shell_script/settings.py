@@ -11,6 +11,8 @@ from runbook.shell_script.state import State
 from runbook.shell_script.syntax import Node, kind, literal, saved_to, words
 
 _SAID_AGAIN = ("source", ".", "conda", "module", "ulimit", "umask", "shopt", "alias", "unset", "unalias", "export", "deactivate")
+_ON_FOLDER = re.compile(r"PWD|`|\$\(|(?:^|\s)(?:source|\.) [^/$~\s]")
+"""Text that means another thing in another folder."""
 _NOTHING = ("true", ":", "disown")
 _SHELL_FLAGS = {"e": "e", "errexit": "e", "u": "u", "nounset": "u", "pipefail": "pipefail"}
 
@@ -66,7 +68,8 @@ def _flags(state: State, statement: Node, said: list[str]) -> None:
 def _move(state: State, statement: Node, folder: Node) -> None:
     """`cd`: the `cwd` of what follows, as long as no other line depends on the order."""
     scope = state.scope
-    text = None if any(one.always for one in scope.settings) or scope.moved else state.fill(folder, one_word=True)
+    bound = scope.moved or any(one.always and _ON_FOLDER.search(one.text) for one in scope.settings)
+    text = None if bound else state.fill(folder, one_word=True)
     if "*args" in state.facts(statement).uses:
         state.trap("own-folder", statement)
     if scope.block:

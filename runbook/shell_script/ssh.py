@@ -32,12 +32,12 @@ def remote(state: State, statement: Node) -> Remote | None:
         value = option[option.index(letter) + 1 :] if letter in _WITH_VALUE and letter else ""
         if letter in _WITH_VALUE and letter and not value:
             at += 1
-            value = (arguments[at] if at < len(arguments) else "") or ""
+            value = state.scope.script.source(statement["Cmd"]["Args"][at + 1]) if at < len(arguments) else ""
         if letter in _FOR_THE_CONFIG and letter:
             config.append(f"{_FOR_THE_CONFIG[letter]} {value.replace('=', ' ', 1)}".strip())
         elif letter not in ("", "p", "l"):
             return None
-        port, user, at = value if letter == "p" else port, value if letter == "l" else user, at + 1
+        port, user, at = state.value(value) if letter == "p" else port, value if letter == "l" else user, at + 1
     target = arguments[at] if at < len(arguments) else None
     documents = [one for one in statement.get("Redirs") or [] if one.get("Hdoc")]
     if not target or len(documents) != len(statement.get("Redirs") or []):
@@ -51,7 +51,8 @@ def remote(state: State, statement: Node) -> Remote | None:
     if found is None:
         return None
     for one in config:
-        state.trap("ssh-option", statement, one)
+        if not any(one in said.summary for said in state.traps):
+            state.trap("ssh-option", statement, one)
     host = f"{user}@{target}" if user and "@" not in target else target
     return Remote(f"{host}:{port}" if port else host, found)
 

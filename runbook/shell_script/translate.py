@@ -56,9 +56,12 @@ def translate(text: str, file: str, program: str) -> Translated | Diagnostic:
         return script
     known = Known()
     while True:
+        before = repr(known)
         try:
             found = _read(State(Scope(script), program, known))
         except Again:
+            if repr(known) == before:  # what belongs together does so already: nothing smaller than the whole will do
+                known.together = {(0, len(text.encode())): "what its lines have in common"}
             continue
         return found._replace(traps=[trap("crlf", Span(file, 1, 1, 1)), *found.traps]) if crlf else found
 

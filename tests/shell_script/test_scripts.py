@@ -135,7 +135,7 @@ nvidia-smi --query-gpu=index,memory.used --format=csv,noheader,nounits | awk -F,
         warns=("lasting-edit",),
     ),
     "environment": Case(
-        """source venv/bin/activate
+        """source /srv/venv/bin/activate
 cd /srv/app
 export CUDA_VISIBLE_DEVICES=0
 export PYTHONPATH=$PWD:$PYTHONPATH
@@ -144,14 +144,19 @@ curl -sf localhost:9000/ping
 tail -3 serve.log > /tmp/last
 """,
         has=(
-            "source venv/bin/activate",
-            "cd /srv/app",
+            "source /srv/venv/bin/activate",
+            "cwd: /srv/app",
             "export PYTHONPATH=$PWD:$PYTHONPATH",
             "log: ",
             "serve.log",
             "tail -3 serve.log > /tmp/last",
             "CUDA_VISIBLE_DEVICES",
         ),
+    ),
+    "own_environment": Case(
+        "source venv/bin/activate\ncd app\nnohup python serve.py --port 9000 > serve.log 2>&1 &\ncurl -sf localhost:9000/ping\n",
+        has=("source venv/bin/activate\n        cd app\n", "launch:"),
+        lacks=("cwd: ",),
     ),
     "jump": Case(
         "ssh -J gate -i ~/.ssh/k me@box 'cd /opt && ./build.sh'\nssh -J gate -i ~/.ssh/k me@box 'ls > /tmp/list'\necho finished > /tmp/here\n",
