@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import click
 
 from runbook.cli import report, store
 from runbook.engine import history
-from runbook.engine.journal import load_events
+from runbook.engine.journal import JournalError, load_events
 from runbook.model.event import AnyEvent, RunEnded, RunSuspended
 from runbook.render.html import html
 from runbook.render.markdown import markdown
@@ -23,7 +24,13 @@ def finish(folder: Path, as_json: bool, tickets: Sequence[str] = (), ended: RunE
 
     `ended`: the end, where a full disk may have kept it out of the journal.
     """
-    events = load_events(folder)
+    try:
+        events = load_events(folder)
+    except JournalError as problem:
+        if ended is None:
+            raise click.UsageError(str(problem)) from problem
+        click.echo(f"note: {problem}: only the end is told", err=True)
+        events = []
     if ended is not None and not any(isinstance(event, type(ended)) for event in events[-1:]):
         events.append(ended)
     write(folder, events)
@@ -45,7 +52,8 @@ def write(folder: Path, events: list[AnyEvent]) -> None:
         try:
             (folder / name).write_text(render(events), encoding="utf-8")
         except OSError as problem:
-            (folder / name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                (folder / name).unlink()
             click.echo(f"note: {name} was not written: {problem.strerror}; `runbook report` makes it from the journal", err=True)
     history.keep(folder, events)
     report.at_the_end(folder, events, os.environ)

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
@@ -61,8 +62,26 @@ COMMANDS: dict[str, Entry] = {
 }
 
 
+class Unread(Exception):
+    """Nobody reads the answer any more. Not the OSError that it was: click would end the process for that, with 1."""
+
+
 class LazyGroup(click.Group):
     """A group that imports a command's module when the command is called, not to print its name."""
+
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        """As click's; `--help` is printed here."""
+        try:
+            return super().make_context(*args, **more)
+        except BrokenPipeError as gone:
+            raise Unread from gone
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click's."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as gone:
+            raise Unread from gone
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the table: the daily ones first."""
@@ -121,6 +140,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def leave(code: int) -> NoReturn:
     """End the process without taking the interpreter apart: that alone costs a tenth of a short run, and nothing is left to close."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # the reader has gone, or the stream was closed
             stream.flush()
@@ -129,7 +149,15 @@ def leave(code: int) -> NoReturn:
 
 def exit_code(argv: list[str]) -> int:
     """Run one command line and answer its exit code; nothing escapes as a traceback."""
-    return guarded(lambda: app.main(args=argv, prog_name="runbook", standalone_mode=False), argv)
+    return guarded(lambda: _called(argv), argv)
+
+
+def _called(argv: list[str]) -> Any:
+    from runbook.cli.start import quit_at_once
+
+    if signal.getsignal(signal.SIGINT) is quit_at_once:  # from here on a command can be interrupted in order
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    return app.main(args=argv, prog_name="runbook", standalone_mode=False)
 
 
 def guarded(act: Callable[[], Any], argv: list[str]) -> int:
@@ -144,8 +172,8 @@ def guarded(act: Callable[[], Any], argv: list[str]) -> int:
         return _told(mistake, argv)
     except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader has gone (`runbook … | head`); without this the interpreter complains once more at its end.
+    except (BrokenPipeError, Unread):
+        # The reader has gone (`runbook … | head`): as a program that SIGPIPE ends. Without this the interpreter complains once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
     except Exception as bug:

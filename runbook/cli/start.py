@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # the part that is in the interpreter: a Ctrl-C would meet the loading of the rest
 import gc
 import os
 
@@ -9,8 +10,15 @@ COMPLETE = "_RUNBOOK_COMPLETE"
 """Set by the shell that asks."""
 
 
+def quit_at_once(*_: object) -> None:
+    """Ctrl-C while nothing has begun: no traceback from the middle of an import."""
+    os._exit(130)
+
+
 def main() -> None:
     """Entry point of the command `runbook`."""
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:  # else somebody wants it ignored
+        _signal.signal(_signal.SIGINT, quit_at_once)
     if COMPLETE in os.environ:
         from runbook.cli.complete import answer
 

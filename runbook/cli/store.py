@@ -190,7 +190,8 @@ def save_answer(folder: Path, text: str) -> None:
         draft.write_text(text + "\n", encoding="utf-8")
         draft.replace(folder / ANSWER)
     except OSError:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            draft.unlink()
 
 
 def read_run(folder: Path) -> list[AnyEvent]:

@@ -8,6 +8,7 @@ event that something depends on: a step's start is on disk before the step acts,
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -22,6 +23,7 @@ from runbook.model.event import (
     AnyEvent,
     Event,
     EvidenceSaved,
+    Found,
     HostConnected,
     Moved,
     PhaseReached,
@@ -31,8 +33,11 @@ from runbook.model.event import (
     WaitBegan,
     WaitEnded,
 )
+from runbook.model.verdict import Finding
 
 EVENTS = "events.jsonl"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+REMOVED = "{} was removed or moved while the run went on: its journal was written anew, what was saved there before is not in it"
 RIDES_ON_THE_NEXT = (
     ActionEnded,
     EvidenceSaved,
@@ -80,19 +85,49 @@ class Journal:
     def append(self, event: Event) -> AnyEvent:
         """Stamp, mask, write and sync one event; answers it as written."""
         with self._lock:
-            stamped = msgspec.structs.replace(event, t=event.t or self._clock.now(), n=self._next)
-            plain = self.mask.value(msgspec.to_builtins(stamped))
-            line = _encode(plain)
             try:
-                if not self._given_up:
-                    self._write(line + b"\n", sync=not isinstance(event, RIDES_ON_THE_NEXT))
+                if not self._given_up and self._is_gone():
+                    self._put_back()
+                    self._one(Found(finding=Finding(code="folder_removed", text=REMOVED.format(self.folder))))
+                return self._one(event)
             except OSError as problem:
-                raise JournalError(f"cannot write {self.folder / EVENTS}: {problem.strerror}; free some space and try again") from problem
-            self._next += not self._given_up
-            written: AnyEvent = msgspec.convert(plain, AnyEvent)
-            for follower in self._followers:
-                follower(written)
+                raise JournalError(_unwritten(self.folder / EVENTS, problem)) from problem
+
+    def _one(self, event: Event) -> AnyEvent:
+        stamped = msgspec.structs.replace(event, t=event.t or self._clock.now(), n=self._next)
+        plain = self.mask.value(msgspec.to_builtins(stamped))
+        line = _encode(plain)
+        if not self._given_up:
+            self._write(line + b"\n", sync=not isinstance(event, RIDES_ON_THE_NEXT))
+        self._next += not self._given_up
+        written: AnyEvent = msgspec.convert(plain, AnyEvent)
+        for follower in self._followers:
+            follower(written)
         return written
+
+    def _is_gone(self) -> bool:
+        """Whether somebody removed or moved the file that is open here."""
+        try:
+            return not os.path.samestat(os.stat(self.folder / EVENTS), os.fstat(self._file))
+        except FileNotFoundError:
+            return True
+
+    def _put_back(self) -> None:
+        """Write the journal so far at its place again; the open file has it, also when it was removed."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / EVENTS
+        path.unlink(missing_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            with open(f"/proc/self/fd/{self._file}", "rb") as before:
+                _write_all(descriptor, before.read(self._size))
+            os.fdatasync(descriptor)
+        except OSError:
+            os.close(descriptor)
+            path.unlink(missing_ok=True)
+            raise
+        os.close(self._file)
+        self._file = descriptor
 
     def _write(self, data: bytes, *, sync: bool) -> None:
         """All of it or nothing: what a full disk took of a line is cut off again."""
@@ -125,7 +160,7 @@ class Journal:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 self._fill(target, [self.mask.bytes(data)] if isinstance(data, bytes) else self.mask.pieces(data))
         except OSError as problem:
-            raise JournalError(f"cannot write {target}: {problem.strerror}; free some space and try again") from problem
+            raise JournalError(_unwritten(target, problem)) from problem
         return str(target.relative_to(self.folder))
 
     @staticmethod
@@ -141,6 +176,11 @@ class Journal:
     def close(self) -> None:
         """Close the file."""
         os.close(self._file)
+
+
+def _unwritten(path: Path, problem: OSError) -> str:
+    way = "; free some space and try again" if problem.errno in FULL else ""
+    return f"cannot write {path}: {problem.strerror}{way}"
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -1,6 +1,6 @@
 """The journal: nothing that was written is lost, and nothing that was not finished is believed."""
 
-import os
+import shutil
 
 import pytest
 from hypothesis import given
@@ -56,6 +56,30 @@ def test_a_broken_line_in_the_middle_is_named():
         read_events(_line(0) + b"garbage\n" + _line(2))
 
 
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_journal_that_was_removed_or_moved_is_written_anew_whole_and_says_so(tmp_path, moved):
+    folder = tmp_path / "run"
+    book = journal(folder)
+    book.append(note("before"))
+    if moved:
+        folder.rename(tmp_path / "elsewhere")
+    else:
+        shutil.rmtree(folder)
+    book.append(note("after"))
+    book.append(note("end"))
+    events = load_events(folder)
+    assert [event.finding.code for event in events] == ["x", "folder_removed", "x", "x"]
+    assert [event.n for event in events] == [0, 1, 2, 3] and events[0].finding.text == "before"
+
+
+def test_a_journal_whose_place_is_taken_says_what_is_in_the_way(tmp_path):
+    book = journal(tmp_path / "run")
+    shutil.rmtree(tmp_path / "run")
+    (tmp_path / "run").write_text("x")
+    with pytest.raises(JournalError, match=r"Not a directory$"):
+        book.append(note("after"))
+
+
 def test_appending_after_a_torn_line_starts_a_fresh_one(tmp_path):
     journal(tmp_path).append(note("a"))
     with open(tmp_path / EVENTS, "ab") as file:
@@ -66,8 +90,8 @@ def test_appending_after_a_torn_line_starts_a_fresh_one(tmp_path):
 
 
 def test_a_full_disk_is_an_error_with_its_reason_and_cleanup_can_go_on(tmp_path):
+    (tmp_path / EVENTS).symlink_to("/dev/full")
     book = journal(tmp_path)
-    book._file = os.open("/dev/full", os.O_WRONLY)
     with pytest.raises(JournalError, match="No space left"):
         book.append(note("a"))
     book.give_up()
