@@ -41,7 +41,8 @@ def write() -> None:
         mine = [rows[fault.name] for start in starts for fault in start.faults if fault.name in rows]
         if mine:
             dates = sorted({days[0] for days in mine})
-            said = f"`{VERSIONS[engine]}`, {len(mine)} faults in {len(starts)} starts, {' to '.join(dict.fromkeys((dates[0], dates[-1])))}:"
+            played = sum(start.name in rows for start in starts)
+            said = f"`{VERSIONS[engine]}`, {len(mine)} faults in {played} starts, {' to '.join(dict.fromkeys((dates[0], dates[-1])))}:"
             parts.append(f"{said}\n\n{table(HEADS, [tuple(cells[1:]) for cells in mine])}")
     pages.replace(BEGIN, "\n\n".join(parts))
 
