@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runbook.diagnose.calls import READS, at_calls, has_timer
+from runbook.diagnose.calls import FAR_ENDED, at_calls, has_timer
 from runbook.diagnose.circles import locked_out, may_be_ended
 from runbook.diagnose.family import accused
+from runbook.diagnose.stale_locks import which_lock
 from runbook.diagnose.standstill import standstill
 from runbook.diagnose.turning import goes_round, spin_doubt, standing
 from runbook.diagnose.view import View
@@ -14,7 +15,7 @@ from runbook.diagnose.view import View
 
 def doubts(view: View) -> tuple[str, ...]:
     """Each once."""
-    return tuple(dict.fromkeys([*_spins(view), *_limits(view), *_alarms(view), *_locks(view), *_rounds(view)]))
+    return tuple(dict.fromkeys([*_spins(view), *_limits(view), *_alarms(view), *_locks(view), *_rounds(view), *which_lock(view)]))
 
 
 def _spins(view: View) -> Iterator[str]:
@@ -30,7 +31,7 @@ def _alarms(view: View) -> Iterator[str]:
         if view.main is not None and may_be_ended(view, [run.process.pid]):
             yield f"a timer of its own may end pid {run.process.pid}, and who started it would go on"
     for (pid, _), call in view.once(at_calls).items():
-        ends = [call.child] if call.call == "child" and call.child is not None else list(call.peers) if call.call in READS else []
+        ends = [call.child] if call.call == "child" and call.child is not None else list(call.peers) if call.call in FAR_ENDED else []
         for other in ends:
             if other != pid and has_timer(view, other):
                 yield f"a timer of its own may end pid {other}, for which pid {pid} waits"

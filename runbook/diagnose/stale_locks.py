@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import PurePosixPath
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from runbook.diagnose.actors import DEEP, polls_a_lock_file
 from runbook.diagnose.child_progress import is_compiler
 from runbook.diagnose.execution import APART_S, WORKS, Run, execution
 from runbook.diagnose.family import accused, everyone, name
-from runbook.diagnose.places import NOWHERE, places
+from runbook.diagnose.places import NOWHERE, main_stacks, places
 from runbook.diagnose.stall import stall
 from runbook.diagnose.standstill import Proof, at_rest, verdict
 from runbook.diagnose.view import View
@@ -18,36 +19,47 @@ from runbook.model.units import format_duration
 from runbook.model.verdict import Diagnosis
 
 SLACK_S = 1.0
-KEPT_OPEN = re.compile(r"\(\S*(?:torch/utils/file_baton|filelock/\S+)\.py|\(file_baton\.py")
-"""Waits for a lock whose holder keeps the file open: torch's FileBaton, filelock's SoftFileLock. Most other makers close it at once."""
+KEPT_OPEN = re.compile(r"FileBaton|(?:Async)?SoftFileLock")
+"""Classes of locks whose holder keeps the file open: of torch, of filelock. Most other makers close it at once."""
+FILELOCK = re.compile(r"\(\S*filelock/\S+\.py")
+"""Its usual class asks the kernel for the lock: such a file stays for ever, and one that is free is taken."""
+BATON = re.compile(r"\((?:\S*torch/utils/)?file_baton\.py")
+
+
+class Awaited(NamedTuple):
+    """The lock file that a process waits for, and the class of lock that it is, as far as that is known."""
+
+    path: str
+    kind: str
 
 
 def stale_lock(view: View) -> Diagnosis | None:
-    """hung/stale_lock: when two looks at its stack find a process in a wait for a lock file, the only such file is older than every process
-    of the tree, it is on a file system that no other host or container uses, its maker is gone (nobody has it open, which makers of torch's
-    and filelock's kind have as long as they live; or the pid that stands in it is no process's), no compiler runs, and at two looks ≥ 10 s
-    apart all that the server does is to wake and look.
+    """hung/stale_lock: when two looks at its stack find a process in a wait for a lock file, and by the objects of its frames, else by the
+    last line of its log, for this very one: it is older than every process of the tree, it is on a file system that no other host or
+    container uses, its maker is gone (nobody has it open, which makers of torch's and filelock's kind have as long as they live; or the pid
+    that stands in it is no process's), no compiler runs, and at two looks ≥ 10 s apart all that the server does is to wake and look.
 
-    its live twins: an idle or polling server beside old lock files, which lie about in any cache; a lock whose maker compiles; one that its
-    maker has closed and will remove; a lock of the kernel whose holder works.
+    its live twins: an idle or polling server beside old lock files, which lie about in any cache; a wait for another lock than the old one;
+    a lock whose maker compiles; one that its maker has closed and will remove; a lock of the kernel, whose file is never stale.
     """
     clock = view.once(stall)
     if clock.wall_s < APART_S or not at_rest(view):
         return None
-    waiting = [run for run in view.once(accused) or _main(view) if run.seconds >= APART_S]
+    waiting = [run for run in waiting_ones(view) if run.seconds >= APART_S]
     if not waiting or not all(_polls(view, run) for run in waiting):
         return None
     if any(is_compiler(process.title) and process.state not in "ZX" for process in view.once(everyone).values()):
         return None
     tied = next((run for run in waiting if _at_lock(view, run)), None)
-    lock = next(iter(_orphans(view, tied)), None) if tied is not None else None
+    lock = _orphan(view, tied) if tied is not None else None
     return _verdict(view, lock, tied) if lock is not None and tied is not None else None
 
 
-def _main(view: View) -> tuple[Run, ...]:
+def waiting_ones(view: View) -> tuple[Run, ...]:
+    """Whose wait would be the server's: a main process that only wakes and looks is not accused by itself."""
     main = view.main
     found = view.once(execution).of((main.pid, main.start)) if main is not None else None
-    return (found,) if found is not None else ()
+    return view.once(accused) or ((found,) if found is not None else ())
 
 
 def _polls(view: View, run: Run) -> bool:
@@ -66,13 +78,13 @@ def old_lock_files(view: View) -> list[LockSample]:
     looks = [look for look in looks if look[0] >= view.once(stall).since - SLACK_S]
     if len(looks) < 2 or oldest == 0.0:
         return []
-    first = {lock.path for lock in looks[0][1] if lock.kind == "file"}
+    before = {lock.path for _, locks in looks[:-1] for lock in locks if lock.kind == "file"}
     known = {lock.path for _, locks in looks for lock in locks if lock.holder is None and lock.holder_known}
     return [
         lock
         for lock in looks[-1][1]
         if lock.kind == "file"
-        and lock.path in first
+        and lock.path in before
         and lock.holder is None
         and lock.path in known
         and lock.age_s is not None
@@ -80,12 +92,52 @@ def old_lock_files(view: View) -> list[LockSample]:
     ]
 
 
-def _orphans(view: View, tied: Run) -> list[LockSample]:
-    """Of those the kind for which it waits, whose makers are gone: torch's builder has one of its own."""
-    frames = view.once(places).get(tied.key, NOWHERE).frames[:DEEP]
-    baton, kept = any("file_baton" in frame for frame in frames), any(KEPT_OPEN.search(frame) for frame in frames)
-    mine = [lock for lock in old_lock_files(view) if (PurePosixPath(lock.path).name == "lock") is baton]
-    return [lock for lock in mine if lock.elsewhere is False and (lock.maker_gone or (kept and lock.maker is None))]
+def _orphan(view: View, tied: Run) -> LockSample | None:
+    """The one for which it waits, when its maker is gone."""
+    wanted = awaited_file(view, tied)
+    lock = next((lock for lock in old_lock_files(view) if wanted is not None and lock.path == wanted.path), None)
+    if lock is None or wanted is None or lock.elsewhere is not False:
+        return None
+    kept = KEPT_OPEN.fullmatch(wanted.kind) is not None
+    if not kept and any(FILELOCK.search(frame) for frame in _frames(view, tied)):
+        return None
+    return lock if lock.maker_gone or (kept and lock.maker is None) else None
+
+
+def awaited_file(view: View, run: Run) -> Awaited | None:
+    """What two looks at its stack agree on; where they could not tell, the one known lock file that its log's last line names."""
+    stacks = view.once(main_stacks).get(run.process.pid, [])[-2:]
+    found = {Awaited(stack.lock_file, stack.lock_class) for stack in stacks}
+    if len(stacks) == 2 and len(found) == 1 and stacks[0].lock_file:
+        return found.pop()
+    if any(stack.lock_file for stack in stacks) or not view.lines:
+        return None
+    last = view.lines[-1].line.text
+    locks = view.newest("locks")
+    named = {lock.path for lock in (locks.value if isinstance(locks, Seen) else ()) if lock.kind == "file" and _names(last, lock.path)}
+    baton = any(BATON.search(frame) for frame in _frames(view, run))
+    return Awaited(named.pop(), "FileBaton" if baton else "") if len(named) == 1 else None
+
+
+def which_lock(view: View) -> Iterator[str]:
+    """What is open about processes in a wait for a lock file."""
+    for run in waiting_ones(view):
+        if not _at_lock(view, run):
+            continue
+        wanted, old = awaited_file(view, run), old_lock_files(view)
+        if wanted is not None:
+            yield f"pid {run.process.pid} waits for the lock file {wanted.path}, and that its holder is gone is not proven"
+        elif old:
+            listed = ", ".join(lock.path for lock in old[:4]) + (", …" if len(old) > 4 else "")
+            yield f"for which lock file pid {run.process.pid} waits is not known; old ones that nobody holds: {listed}"
+
+
+def _names(line: str, path: str) -> bool:
+    return re.search(rf"(?<![\w./-]){re.escape(path)}(?![\w/-]|\.\w)", line) is not None
+
+
+def _frames(view: View, run: Run) -> tuple[str, ...]:
+    return view.once(places).get(run.key, NOWHERE).frames[:DEEP]
 
 
 def _verdict(view: View, lock: LockSample, run: Run) -> Diagnosis:

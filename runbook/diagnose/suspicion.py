@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from runbook.diagnose.actors import actors, pipes, sockets
+from runbook.diagnose.actors import actors, pipes, polls_a_lock_file, sockets
 from runbook.diagnose.child_deaths import zombies
-from runbook.diagnose.execution import APART_S, SPINS, execution
+from runbook.diagnose.execution import APART_S, SPINS, Run, execution
 from runbook.diagnose.family import HELPERS, accused, everyone, name, ranks
 from runbook.diagnose.motion import readings
-from runbook.diagnose.places import NOWHERE, places, wchan_kind
-from runbook.diagnose.stale_locks import old_lock_files
+from runbook.diagnose.places import NOWHERE, Place, places, wchan_kind
+from runbook.diagnose.stale_locks import old_lock_files, waiting_ones
 from runbook.diagnose.stall import Stall, stall
 from runbook.diagnose.standstill import excused
 from runbook.diagnose.view import View
@@ -101,10 +101,19 @@ def _unreached(view: View, clock: Stall) -> tuple[str, str] | None:
 
 
 def _lock_file(view: View, clock: Stall) -> tuple[str, str] | None:
-    """An old lock file may lie about; whether somebody waits for it only a stack tells."""
+    """An old lock file may lie about; whether somebody waits for it a stack tells, and before there is one, that it wakes now and then."""
     old = old_lock_files(view)
-    waits = bool(old) and not any(run.demand >= SPINS for run in view.once(execution).runs)
+    if not old or any(run.demand >= SPINS for run in view.once(execution).runs):
+        return None
+    table = view.once(places)
+    waits = any(_may_poll(run, table.get(run.key, NOWHERE)) for run in waiting_ones(view))
     return ("stale_lock", f"an old lock file lies there, {old[0].path}, and all it does is to wake and look") if waits else None
+
+
+def _may_poll(run: Run, place: Place) -> bool:
+    if place.source != "wchan":
+        return polls_a_lock_file(run, place)
+    return not run.frozen and place.kind in ("timer", "")
 
 
 def _frozen(view: View, clock: Stall) -> tuple[str, str] | None:

@@ -18,6 +18,9 @@ class StackSample(msgspec.Struct, frozen=True, kw_only=True):
     names that mean the same lock in all threads of the process; `loop`, what goes round at its line: closed (for ever, and only computes,
     sleeps and logs), looks (until a value in memory changes), open (anything else), none, or empty where the source was not read; of a main
     thread `interrupts`, whether it goes on after SIGINT: a frame catches that, or a file sets a handler for it.
+
+    `lock_file`: the one lock file that the objects of its innermost frames name, where it looks for such a file; `lock_class`: the class of
+    the object that looks.
     """
 
     pid: int
@@ -33,6 +36,8 @@ class StackSample(msgspec.Struct, frozen=True, kw_only=True):
     holds: tuple[str, ...] = ()
     loop: str = ""
     interrupts: bool = False
+    lock_file: str = ""
+    lock_class: str = ""
 
 
 class CallSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -118,10 +118,11 @@ def _locks_in(path: str) -> List[LockFile]:
     return found
 
 
-def lock_rows(found: Iterable[LockFile], holders: Holders, complete: bool, now: float) -> List[Dict[str, Any]]:
-    """As locks of kind file, the latest changed first."""
+def lock_rows(found: Iterable[LockFile], awaited: Iterable[LockFile], holders: Holders, complete: bool, now: float) -> List[Dict[str, Any]]:
+    """As locks of kind file, those that are waited for first, then the latest changed."""
     rows: List[Dict[str, Any]] = []
-    for lock in sorted(set(found), key=lambda lock: (-lock.changed, lock.path))[:MOST_LOCK_FILES]:
+    known = dict.fromkeys([*awaited, *sorted(set(found), key=lambda lock: (-lock.changed, lock.path))])
+    for lock in list(known)[:MOST_LOCK_FILES]:
         pids = holders.of(lock.path)
         rows.append(
             {

@@ -3,7 +3,7 @@
 import os
 from typing import Any, Dict, Iterable, List, Optional, Set
 
-from . import calls, careful, folders, in_flight, lock_table, pipes, procs, sockets
+from . import calls, careful, folders, in_flight, lock_paths, lock_table, pipes, procs, sockets
 from .eyes import Eyes, Row
 from .open_files import Key
 from .process_look import Held
@@ -25,9 +25,10 @@ def look(eyes: Eyes, rows: List[Row], table: Table, watched: Iterable[str], log:
     walks, problems = folders.walk_all(watched)
     lock_files = [lock for walk in walks for lock in walk.locks]
     lock_files += folders.beside(folder for one in held.values() for folder in one.folders)
+    awaited = lock_paths.files(tree)
     paths = {key: path for one in held.values() for key, path in one.files.items()}
     names = {end.name for one in held.values() for end in one.pipes} | set(found.twins.values())
-    names |= set(paths.values()) | {lock.path for lock in lock_files}
+    names |= set(paths.values()) | {lock.path for lock in lock_files + awaited}
     reading = calls.Reading((table[row["pid"]] for row in rows), eyes.rights) if waits else None
     names |= reading.names() if reading is not None else set()
     complete = eyes.holders.search(names, table, tree, eyes.rights)
@@ -45,7 +46,7 @@ def look(eyes: Eyes, rows: List[Row], table: Table, watched: Iterable[str], log:
         found_more["calls"] = reading.rows(found, eyes.holders, names, known, table)
     return {
         "sockets": refused or seen(connected),
-        "locks": refused or _no_table(kernel_locks) or seen(locks + folders.lock_rows(lock_files, eyes.holders, complete, now)),
+        "locks": refused or _no_table(kernel_locks) or seen(locks + folders.lock_rows(lock_files, awaited, eyes.holders, complete, now)),
         "folders": folders.growth(walks, problems, now) if watched else blind("not asked"),
         "disks": folders.disks([*([os.path.dirname(log)] if log else []), *watched, "/dev/shm"]),
         "peers": _peers(eyes, outside),

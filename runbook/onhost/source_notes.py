@@ -3,7 +3,7 @@
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from . import source_locks, source_loops, source_signals, source_tree
+from . import lock_paths, source_locks, source_loops, source_signals, source_tree
 from .source_locks import Spot
 
 TOTAL_S = 1.0  # for the files of one process; what was parsed stays, so the next look gets further
@@ -31,11 +31,11 @@ def add(pid: int, rows: List[Row], again: Callable[[], Any]) -> List[Row]:
     """Rows of all threads of a process, as `py_spy.threads` gives them, with `wants`, `holds` and `loop` in place of `spots`, and of
     the main thread `interrupts`.
 
-    again: the rows once more, with the addresses of the local objects; asked only where a lock cannot be named without.
+    again: the rows once more, with the addresses of the local objects; asked only where a lock, or a lock file, cannot be named without.
     """
     files = _Files(pid)
     found = source_locks.read([files.spots(row) for row in rows])
-    if any(one.asks for one in found):
+    if any(one.asks for one in found) or any(row["main"] and lock_paths.asks(row) for row in rows):
         more = again()
         known = {row["tid"]: row for row in more} if isinstance(more, list) else {}
         rows = [known[row["tid"]] if _same(row, known.get(row["tid"])) else row for row in rows]
@@ -46,6 +46,8 @@ def add(pid: int, rows: List[Row], again: Callable[[], Any]) -> List[Row]:
         more = {"wants": found[at].wants, "holds": list(found[at].holds), "loop": source_loops.read(spots)}
         if row["main"]:
             more["interrupts"] = source_signals.goes_on(spots) or source_signals.said_in_command(pid)
+            if lock_paths.asks(row):
+                more["lock_file"], more["lock_class"] = lock_paths.of(pid, row)
         noted.append(dict(row, **more))
         del noted[-1]["spots"]
     return noted

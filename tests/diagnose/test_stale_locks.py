@@ -11,13 +11,20 @@ from tests.diagnose.scenes import FUTEX, SLEEP, calls_at, futex, lock_file, proc
 from tests.diagnose.stories import state
 
 BATON = "wait (torch/utils/file_baton.py:49)"
-SOFT = "SoftFileLock.acquire (filelock/_api.py:250)"
+SOFT = "BaseFileLock.acquire (filelock/_api.py:250)"
+OTHER = "/cache/torch_extensions/other/lock"
+KINDS = {BATON: "FileBaton", SOFT: "SoftFileLock"}
 
 
-def polling(lock: LockSample, *more, frame: str = BATON):
+def polling(*locks: LockSample, more: tuple = (), frame: str = BATON, waits_for: str | None = None, kind: str | None = None, log: str = ""):
+    """It waits for the first of these locks unless told otherwise: empty, if that is not known."""
+
     def tell(second: float):
         tree = [proc(wchan=SLEEP, run_s=second / 200, switches=int(second * 10)), *more]
-        return {"processes": tree, "locks": Seen((lock,)), **stacks_at(second, stack(100, frame, "load (cpp_extension.py:1)"))}
+        path = locks[0].path if waits_for is None else waits_for
+        known = {"lock_file": path, "lock_class": (KINDS.get(frame, "") if kind is None else kind) if path else ""}
+        taken = msgspec.structs.replace(stack(100, frame, "load (cpp_extension.py:1)"), **known)
+        return {"processes": tree, "locks": Seen(locks), "log": log if second == 0 else "", **stacks_at(second, taken)}
 
     return tell
 
@@ -85,7 +92,7 @@ def test_a_lock_with_the_pid_of_a_maker_that_is_gone_is_stale() -> None:
 
 def test_a_lock_beside_a_compiler_is_in_use() -> None:
     compiler = proc(101, "", ppid=100, title="cicc")
-    assert state(scene(polling(lock_file(), compiler), seconds=60)) is None
+    assert state(scene(polling(lock_file(), more=(compiler,)), seconds=60)) is None
 
 
 def test_a_lock_beside_a_parent_that_computes_is_nobodys_wait() -> None:
@@ -95,10 +102,38 @@ def test_a_lock_beside_a_parent_that_computes_is_nobodys_wait() -> None:
     assert state(scene(tell, seconds=150), final=True).verdict != "hung"
 
 
-def test_a_lock_of_another_kind_is_not_the_one_that_is_waited_for() -> None:
-    left = lock_file("/root/.cache/huggingface/hub/.locks/models--m/4a5b.lock")
-    assert state(scene(polling(left), seconds=60)) is None
-    assert state(scene(polling(left, frame=SOFT), seconds=26)).kind == "stale_lock"
+HUB = "/root/.cache/huggingface/hub/.locks/models--m/{}.lock"
+
+
+@pytest.mark.parametrize("frame", [BATON, SOFT, NAMED])
+@pytest.mark.parametrize("waits_for", [OTHER, "/elsewhere/job.lock", ""])
+def test_an_old_lock_that_lies_beside_the_one_that_is_waited_for_is_not_blamed(frame: str, waits_for: str) -> None:
+    """Whether that is held by another job, lies where nobody looks, or is not known: and then the candidates are named."""
+    old, held = lock_file(maker=4711, maker_gone=True), lock_file(OTHER, holder=4000)
+    verdict = state(scene(polling(old, held, frame=frame, waits_for=waits_for), seconds=150), final=True)
+    assert verdict.verdict == "undecided" and (waits_for or old.path) in verdict.reason
+
+
+@pytest.mark.parametrize(("kind", "said"), [("SoftFileLock", "stale_lock"), ("UnixFileLock", None), ("FileLock", None), ("", None)])
+def test_of_filelock_only_the_soft_kind_goes_stale(kind: str, said: str | None) -> None:
+    """The kernel gives its lock to the next who asks; the file stays for ever."""
+    verdict = state(scene(polling(lock_file(HUB.format("4a5b")), frame=SOFT, kind=kind), seconds=150), final=True)
+    assert verdict.kind == said and (said or verdict.verdict == "undecided")
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (f"Waited on lock file {lock_file().path!r} for 60 seconds.\n", "stale_lock"),
+        (f"{lock_file().path} is free, waiting for {OTHER}\n", None),
+        (f"waiting for {lock_file().path}.2\n", None),
+        (f"waiting for {OTHER}\n", None),
+        ("building extension rotary\n", None),
+    ],
+)
+def test_where_its_objects_cannot_be_read_the_last_line_of_its_log_names_the_lock(log: str, said: str | None) -> None:
+    locks = (lock_file(), lock_file(OTHER, holder=4000))
+    assert state(scene(polling(*locks, waits_for="", log=log), seconds=150), final=True).kind == said
 
 
 def test_a_lock_of_the_kernel_with_a_working_holder_is_no_stale_lock() -> None:

@@ -12,7 +12,7 @@ from runbook.model.gpu import GpuSample
 from runbook.model.question import Question
 from runbook.model.sample import Blind, Seen
 from runbook.model.verdict import HUNG_KINDS
-from tests.diagnose.scenes import LOOP, PIPE_WRITE, RECV, SLEEP, connection, lock_file, proc, scene, stack, stacks_at, stands
+from tests.diagnose.scenes import FUTEX, LOOP, PIPE_WRITE, RECV, SLEEP, connection, lock_file, proc, scene, stack, stacks_at, stands
 from tests.diagnose.stories import READY, SGLANG, T0, answer, listener
 
 
@@ -67,6 +67,23 @@ def test_a_poller_beside_an_old_lock_file_is_asked_for_its_stack() -> None:
     tell = lambda second: {"processes": [proc(wchan=SLEEP, switches=int(second * 9))], "locks": Seen((lock_file(),))}  # noqa: E731
     found = suspect(scene(tell, seconds=12))
     assert (found.kind, found.want) == ("stale_lock", ("stacks",))
+
+
+@pytest.mark.parametrize("wchan", [LOOP, FUTEX])
+def test_an_idle_worker_beside_an_old_lock_file_is_not_suspected_of_a_wait_for_it(wchan: str) -> None:
+    """Such files lie about in the cache of every compiler; who waits for one wakes and looks."""
+    tell = lambda second: {"processes": [proc(wchan=wchan)], "locks": Seen((lock_file(),))}  # noqa: E731
+    assert all(found is None or found.kind != "stale_lock" for found in (suspect(scene(tell, seconds=s)) for s in (12, 30, 60)))
+
+
+def test_a_poller_that_by_its_stack_looks_at_no_lock_is_not_suspected_any_more() -> None:
+    def tell(second: float):
+        taken = stacks_at(second, stack(100, "poll_jobs (scheduler.py:8)"))
+        return {"processes": [proc(wchan=SLEEP, switches=int(second * 9))], "locks": Seen((lock_file(),)), **taken}
+
+    assert suspect(scene(tell, seconds=12)).kind == "stale_lock"
+    found = suspect(scene(tell, seconds=28))
+    assert found is None or found.kind != "stale_lock"
 
 
 def test_missing_ranks_are_suspected() -> None:
