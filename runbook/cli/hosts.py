@@ -12,6 +12,8 @@ from runbook.hosts.base import ResolveFailed
 from runbook.hosts.inventory import Entry, Inventory
 from runbook.model.playbook import Target
 
+MOST_JUMPS = 10
+
 
 @click.command()
 @click.argument("name", required=False)
@@ -24,12 +26,17 @@ def command(name: str | None, targets: bool, as_json: bool) -> int:
     ssh's own configuration (`ssh -G`), and Slurm for a job. Exit code 2 for what resolves to nothing.
     """
     inventory, wrong = read_whole_inventory()
-    if inventory is None:
+    if wrong:
         from runbook.cli.sources import source_texts
-        from runbook.render.diagnostics import as_text
+        from runbook.render.diagnostics import as_object, as_text
 
         click.echo(as_text(wrong, source_texts(wrong)), err=True, nl=False)
+        if inventory is None and as_json:
+            click.echo(json.dumps(as_object(wrong, "invalid"), ensure_ascii=False))
+    if inventory is None:
         return 2
+    if name is not None and (close := _meant(inventory, name)):
+        click.echo(f"`{name}` is not in hosts.yaml, so it is taken as an ssh alias or address; did you mean `{close}`?", err=True)
     try:
         names = _names(inventory, name)
         rows = [_row(inventory, one, deep=name is not None and not targets) for one in names]
@@ -44,6 +51,14 @@ def command(name: str | None, targets: bool, as_json: bool) -> int:
     else:
         click.echo("\n\n".join(_lines(row) for row in rows))
     return 0
+
+
+def _meant(inventory: Inventory, name: str) -> str | None:
+    """The host or group whose name was probably misspelt."""
+    from runbook.playbook.near import nearest
+
+    known = {*inventory.hosts, *inventory.groups}
+    return nearest(name, known, 0.75) if name not in known and name not in ("local", "lab") else None
 
 
 def _names(inventory: Inventory, name: str | None) -> list[str]:
@@ -77,7 +92,13 @@ def _settings(target: str) -> dict[str, Any]:
 
     from runbook.hosts.ssh_config import resolve
 
-    found = resolve(target, os.environ.get("RUNBOOK_SSH_CONFIG", ""))
+    config = os.environ.get("RUNBOOK_SSH_CONFIG", "")
+    found = resolve(target, config)
+    way, last = [found.host], found
+    while last.proxy_jump and len(way) < MOST_JUMPS and way.count(way[-1]) == 1:
+        last = resolve(last.proxy_jump[0], config)
+        way.append(last.host)
+    round_ = [f"the jump hosts go round: {' -> '.join(way)}; correct `ProxyJump`"] if way.count(way[-1]) > 1 else []
     return {
         "address": found.host,
         "port": found.port,
@@ -85,7 +106,7 @@ def _settings(target: str) -> dict[str, Any]:
         "jump": list(found.proxy_jump) or None,
         "proxy_command": found.proxy_command or None,
         "keys": list(found.identity_files),
-        "notes": list(found.notes),
+        "notes": [*found.notes, *round_],
     }
 
 

@@ -167,13 +167,14 @@ def read_inventory() -> tuple[dict[str, Entry], list[Diagnostic]]:
 
 
 def read_whole_inventory() -> tuple[Inventory | None, list[Diagnostic]]:
-    """Hosts and groups of hosts.yaml, or what is wrong with the file."""
+    """Hosts and groups of hosts.yaml with what is rarely meant there, or what is wrong with the file."""
     from runbook.hosts.inventory import BadInventory, load
 
     try:
-        return load(), []
+        inventory = load()
     except BadInventory as problem:
-        return None, [problem.diagnostic]
+        return None, problem.diagnostics
+    return inventory, list(inventory.warnings)
 
 
 def with_host_vars(playbook: Playbook, hosts: Mapping[str, Entry]) -> Playbook:

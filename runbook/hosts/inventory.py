@@ -9,12 +9,14 @@ hosts.yaml stands in the working folder or in `$XDG_CONFIG_HOME/runbook/`; of tw
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
-from collections.abc import Mapping
+import stat
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 import msgspec
 
@@ -50,14 +52,12 @@ class Group(Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hosts: list[str]
 
 
-E = TypeVar("E", Entry, Group)
-
-
 class Files(NamedTuple):
     """What hosts.yaml says; the hosts have what their groups give them."""
 
     hosts: dict[str, Entry]
     groups: dict[str, list[str]]
+    warnings: Sequence[Diagnostic] = ()
 
 
 class LabState(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +86,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 class Inventory:
     """The hosts of the user's files. `known` is what can be suggested for a misspelt name."""
+
+    warnings: Sequence[Diagnostic] = ()
+    """What is rarely meant in them."""
 
     def __init__(self, hosts: Mapping[str, Entry], lab_file: Path, groups: Mapping[str, list[str]] | None = None) -> None:
         self.hosts = dict(hosts)
@@ -121,11 +124,15 @@ def load(cwd: Path | None = None, env: Mapping[str, str] = os.environ) -> Invent
     state = Path(env.get("XDG_STATE_HOME") or home / ".local" / "state")
     hosts: dict[str, Entry] = {}
     groups: dict[str, list[str]] = {}
+    warnings: list[Diagnostic] = []
     for path in (config / "runbook" / FILE, Path(cwd or working_folder()) / FILE):
         found = read_file(path)
         hosts.update(found.hosts)
         groups.update(found.groups)
-    return Inventory(hosts, state / "runbook" / "lab" / "lab.json", groups)
+        warnings += found.warnings
+    inventory = Inventory(hosts, state / "runbook" / "lab" / "lab.json", groups)
+    inventory.warnings = warnings
+    return inventory
 
 
 def working_folder() -> str:
@@ -147,11 +154,13 @@ def read_lab(path: Path) -> LabState:
 
 
 class BadInventory(ResolveFailed):
-    """A hosts.yaml that is not valid. `diagnostic` is the same with its place apart."""
+    """A hosts.yaml that is not valid. `diagnostics` are all its mistakes with their places; the text is that of the first."""
 
-    def __init__(self, span: Span | None, summary: str, hint: str) -> None:
-        super().__init__(f"{span}: {summary}", hint)
-        self.diagnostic = Diagnostic(code="bad-inventory", span=span, summary=summary, hint=hint)
+    def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
+        first, more = diagnostics[0], len(diagnostics) - 1
+        counted = f" (and {more} more: `runbook hosts` lists them)" if more else ""
+        super().__init__(f"{first.span}: {first.summary}{counted}", first.hint or "correct the line")
+        self.diagnostics = list(diagnostics)
 
 
 def read_hosts(path: Path) -> dict[str, Entry]:
@@ -160,63 +169,56 @@ def read_hosts(path: Path) -> dict[str, Entry]:
 
 
 def read_file(path: Path) -> Files:
-    """Hosts and groups of one file and of the Ansible inventory that it names. Raises BadInventory with the place of the first mistake."""
-    try:
-        source = path.read_bytes()
-    except FileNotFoundError:
+    """Hosts and groups of one file and of the Ansible inventory that it names. Raises BadInventory with the places of all mistakes."""
+    source = _bytes(path)
+    if source is None:
         return Files({}, {})
-    except OSError as error:
-        raise BadInventory(Span(str(path), 1, 1), f"it cannot be read: {error.strerror}", "check its rights") from None
+    from runbook.hosts.inventory_check import EDGE, check
     from runbook.lang.yaml_loader import load as load_yaml
 
-    document, found = load_yaml(source, str(path))
-    wrong = [diagnostic for diagnostic in found if diagnostic.severity == "error"]
+    document, found = load_yaml(source, str(path), EDGE)
+    if document is None and [one.code for one in found] == ["empty-file"]:
+        return Files({}, {})
+    found = [msgspec.structs.replace(one, code="bad-inventory") for one in found] + (check(document) if document is not None else [])
+    wrong = [one for one in found if one.severity == "error"]
     if document is None or wrong:
-        raise BadInventory(wrong[0].span, wrong[0].summary, wrong[0].hint or "correct the line")
-    top = document.data if document.data is not None else {"hosts": {}}
-    if not isinstance(top, dict) or not top or set(top) - {"hosts", "groups", "ansible"} or not isinstance(top.get("hosts") or {}, dict):
-        summary = "hosts.yaml has the keys `hosts:` (names and their hosts), `groups:`, `ansible:`"
-        raise BadInventory(document.span(()) or Span(str(path), 1, 1), summary, "write `hosts: {NAME: {host: ADDRESS}}`")
-    hosts = {name: _convert(document, ("hosts", name), value, Entry) for name, value in (top.get("hosts") or {}).items()}
+        raise BadInventory(wrong)
+    top = document.data
+    hosts = {name: msgspec.convert(value or {}, Entry) for name, value in (top.get("hosts") or {}).items()}
     given = top.get("groups") or {}
-    if not isinstance(given, dict):
-        raise BadInventory(
-            document.span(("groups",)), "`groups:` is a mapping of names to groups", "write `groups: {NAME: {hosts: [A, B]}}`"
-        )
-    groups = {
-        name: _convert(document, ("groups", name), {"hosts": value} if isinstance(value, list) else value, Group)
-        for name, value in given.items()
-    }
-    clash = next((name for name in groups if name in hosts or name in ("local", "lab")), None)
-    if clash:
-        raise BadInventory(document.key_span(("groups", clash)), f"`{clash}` is a host and a group", "rename one")
+    groups = {name: msgspec.convert({"hosts": value} if isinstance(value, list) else value, Group) for name, value in given.items()}
     foreign = _foreign(document, top.get("ansible"), path)
     known = {**foreign.hosts, **{name: _over(own, foreign.hosts.get(name, Entry())) for name, own in hosts.items()}}
-    return Files(_with_groups(known, groups), {**foreign.groups, **{name: one.hosts for name, one in groups.items()}})
+    return Files(_with_groups(known, groups), {**foreign.groups, **{name: one.hosts for name, one in groups.items()}}, found)
 
 
-def _convert(document: Document, at: tuple[str, str], value: Any, into: type[E]) -> E:
+def _bytes(path: Path) -> bytes | None:
+    """What the file holds; None where there is none. A pipe or a device, which may never give any, is not opened."""
     try:
-        return msgspec.convert({} if value is None else value, into)
-    except msgspec.ValidationError as error:
-        kind = "host" if into is Entry else "group"
-        fields = ", ".join(f"`{field}`" for field in into.__struct_fields__)
-        raise BadInventory(document.span(at), f"{kind} `{at[1]}`: {_plain(error)}", f"its keys are {fields}") from None
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        hint = "give yourself the right to read it, or move it away" if error.errno in (errno.EACCES, errno.EPERM) else "move it away"
+        raise BadInventory([_mistake(Span(str(path), 1, 1), f"hosts.yaml cannot be read: {error.strerror}", hint)]) from None
 
 
-def _foreign(document: Document, named: Any, path: Path) -> Files:
+def _mistake(span: Span, summary: str, hint: str) -> Diagnostic:
+    return Diagnostic(code="bad-inventory", span=span, summary=summary, hint=hint)
+
+
+def _foreign(document: Document, named: str | None, path: Path) -> Files:
     """Hosts and groups of the Ansible inventory that the file names, relative to itself."""
-    if named is None:
+    if not named:
         return Files({}, {})
     from runbook.hosts.inventory_sources import ansible
 
-    span = document.span(("ansible",))
-    if not isinstance(named, str):
-        raise BadInventory(span, "`ansible:` is the path of an inventory", "write `ansible: inventory.ini`")
     try:
         found = ansible(path.parent / Path(named).expanduser())
     except ResolveFailed as problem:
-        raise BadInventory(span, problem.summary, problem.hint) from None
+        raise BadInventory([_mistake(document.span(("ansible",)), problem.summary, problem.hint)]) from None
     return Files({name: msgspec.convert(values, Entry) for name, values in found.hosts.items()}, found.groups)
 
 
@@ -236,11 +238,6 @@ def _over(own: Entry, below: Entry) -> Entry:
     merged = {"vars": {**below.vars, **own.vars}, "labels": {**below.labels, **own.labels}}
     protect = tuple(dict.fromkeys((*own.protect, *below.protect)))
     return msgspec.structs.replace(own, **{**unset, **merged, "protect": protect})
-
-
-def _plain(error: msgspec.ValidationError) -> str:
-    text = str(error).replace(" | null", "").replace("Object contains ", "").replace(" - at `$.", " at `")
-    return text[:1].lower() + text[1:]
 
 
 def did_you_mean(name: str, known: list[str]) -> str:

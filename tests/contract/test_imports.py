@@ -21,7 +21,8 @@ OURS: dict[str, set[str]] = {
     "diagnose": {"model"},
     "probes": {"model"},
     # Both ends of a channel speak from one file: the frames of `onhost` are read by the session, its sources are sent.
-    "hosts": {"model", "lang", "onhost"},
+    # The data of hosts.yaml are walked by the types of its structs, as those of a playbook are.
+    "hosts": {"model", "lang", "onhost", "playbook.near", "playbook.problems", "playbook.shape"},
     "onhost": set(),
     # The engine fills in a step's body by the types that the checks walk, and builds it as they would.
     "engine": {"model", "lang", "steps", "diagnose", "hosts.base", "playbook"},

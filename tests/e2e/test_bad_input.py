@@ -174,9 +174,9 @@ def test_a_playbook_without_the_right_to_read_it_is_named_with_the_reason(book, 
 
 INVENTORIES: dict[str, tuple[str, str, str]] = {
     # what is wrong: (hosts.yaml, place, what is said)
-    "misspelt key": ("hosts:\n  box: {hots: 127.0.0.1}\n", "2:8", "unknown field `hots`"),
-    "misspelt top": ("host:\n  box: {}\n", "1:1", "`hosts:`"),
-    "a port that is no number": ("hosts:\n  box: {port: ssh}\n", "2:8", "`port`"),
+    "misspelt key": ("hosts:\n  box: {hots: 127.0.0.1}\n", "2:9", "unknown key `hots`"),
+    "misspelt top": ("host:\n  box: {}\n", "1:1", "did you mean `hosts`?"),
+    "a port that is no number": ("hosts:\n  box: {port: ssh}\n", "2:15", "`port`"),
     "a tab": ("hosts:\n\tbox: {}\n", "2:1", "a tab"),
 }
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from runbook.hosts.base import ResolveFailed
-from runbook.hosts.inventory import did_you_mean, load
+from runbook.hosts.inventory import BadInventory, did_you_mean, load
 from runbook.model.playbook import Target
 
 
@@ -85,13 +86,31 @@ def test_a_damaged_lab_file_is_said(text: str, tmp_path: Path, env: dict[str, st
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("hosts:\n  box: {prot: 22}\n", r"hosts\.yaml:2:.*`box`.*unknown field `prot`"),
-        ("hosts:\n  a:\n  box: {port: many}\n", r"hosts\.yaml:3:.*`box`.*`int`.*`port`"),
-        ("hosts: [a]\n", "has the keys `hosts:`"),
-        ("group: {}\n", "has the keys `hosts:`"),
-        ("hosts: {a: {}}\ngroups: {a: [b]}\n", r":2:10: `a` is a host and a group"),
-        ("groups: [a]\n", "is a mapping of names to groups"),
-        ("groups: {a: {hosts: [b], usr: x}}\n", r":1:13: group `a`: .*usr"),
+        ("hosts:\n  box: {prot: 22}\n", r"hosts\.yaml:2:9: host `box`: unknown key `prot`$"),
+        ("hosts:\n  a:\n  box: {port: many}\n", r"hosts\.yaml:3:15: host `box`: `port` must be a whole number, not the text `many`"),
+        ("hosts:\n  box: {port: 99999}\n", r":2:15: there is no port 99999"),
+        ("hosts:\n  box: {host: me@x, user: you}\n", r":2:15: `box` has its user twice"),
+        ("hosts:\n  box: {host: 'x:22', port: 23}\n", r":2:15: `box` has its port twice"),
+        ("hosts:\n  box: {host: a b}\n", r":2:15: `a b` is not a host"),
+        ("hosts:\n  box: {host: '${{ vars.x }}'}\n", r":2:15: an expression has no meaning here"),
+        ("hosts:\n  box: 10.0.0.1\n", r":2:8: host `box` must be a mapping, not the text `10.0.0.1`"),
+        ("hosts:\n  a b: {}\n", r":2:3: `a b` cannot name a host"),
+        ("hosts:\n  local: {host: x}\n", r":2:3: `local` is always this machine"),
+        ('hosts:\n  box: {via: "sudo \'x"}\n', r":2:14: `via` cannot be split into words"),
+        ("hosts:\n  a: {}\n  box: {via: a}\n", r":3:14: `via: a` names a host"),
+        ("hosts:\n  box: {protect: [{}]}\n", r":2:19: a rule of `protect:` is about processes"),
+        ("hosts: [a]\n", r":1:8: `hosts` must be a mapping, not a list"),
+        ("hosst: {}\n", r":1:1: unknown key `hosst`$"),
+        ("[a]\n", "has the keys `hosts:`"),
+        ("hosts: {a: {}}\ngroups: {a: [a]}\n", r":2:10: `a` is a host and a group$"),
+        ("groups: [a]\n", "`groups` must be a mapping"),
+        ("groups: {a: []}\n", r":1:13: the group `a` has no host"),
+        ("groups: {a: b}\n", r":1:13: group `a` must be a list or a mapping"),
+        ("groups: {a: [b], c: [a]}\n", r":1:22: `a` is a group, and a group is made of hosts"),
+        ("groups: {a: [b, b]}\n", r":1:17: `b` is there twice"),
+        ("groups: {a: {hosts: [b], usr: x}}\n", r":1:26: group `a`: unknown key `usr`"),
+        ("groups: {a: {hsots: [b]}}\n", r":1:14: group `a`: unknown key `hsots`$"),
+        ("hosts:\n  a: {}\n groups: {b: [a]}\n", r":3:2: `groups` is indented by 1 blank"),
         ("ansible: nowhere.ini\n", r":1:10: the Ansible inventory .*nowhere.ini cannot be read"),
         ("just text\n", "has the keys `hosts:`"),
         ("hosts:\n\tbox: {}\n", r"hosts\.yaml:2:"),
@@ -104,6 +123,46 @@ def test_a_mistake_in_hosts_yaml_has_its_place(text: str, words: str, tmp_path: 
     with pytest.raises(ResolveFailed, match=words) as failed:
         load(tmp_path, env)
     assert failed.value.hint
+
+
+def test_all_mistakes_are_told_at_once_and_the_first_counts_the_others(tmp_path: Path, env: dict[str, str]) -> None:
+    write(tmp_path / "hosts.yaml", "hosts:\n  a: {prot: 1}\n  b: {port: x}\ngroups:\n  c: []\n")
+    with pytest.raises(BadInventory, match=r":2:7: .*\(and 2 more: `runbook hosts` lists them\)") as failed:
+        load(tmp_path, env)
+    assert [(one.span.line, one.span.column) for one in failed.value.diagnostics if one.span] == [(2, 7), (3, 13), (5, 6)]
+    assert all(one.hint for one in failed.value.diagnostics)
+
+
+@pytest.mark.parametrize("text", ["", "# hosts: {a: {}}\n", "hosts:\n"])
+def test_a_file_without_hosts_has_none(text: str, tmp_path: Path, env: dict[str, str]) -> None:
+    write(tmp_path / "hosts.yaml", text)
+    assert load(tmp_path, env).known == ["local", "lab"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hosts: {big-box: {}}\ngroups: {g: [big-bx, big-box]}\n", "did you mean `big-box`?"),
+        ("hosts: {a: {host: b}, b: {host: 10.0.0.1}}\n", "write the address of `b`"),
+    ],
+)
+def test_what_is_rarely_meant_is_a_warning(text: str, said: str, tmp_path: Path, env: dict[str, str]) -> None:
+    write(tmp_path / "hosts.yaml", text)
+    assert [one.hint for one in load(tmp_path, env).warnings] == [said]
+
+
+@pytest.mark.parametrize(
+    "text", ["hosts: {gpu7: {}}\ngroups: {g: [gpu7, gpu8, gpu77]}\n", "hosts: {a: {host: b, via: sudo -n}, b: {production: true}}\n"]
+)
+def test_names_of_a_kind_and_two_ways_into_one_host_are_no_slip(text: str, tmp_path: Path, env: dict[str, str]) -> None:
+    write(tmp_path / "hosts.yaml", text)
+    assert list(load(tmp_path, env).warnings) == []
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, env: dict[str, str]) -> None:
+    os.mkfifo(tmp_path / "hosts.yaml")
+    with pytest.raises(BadInventory, match="it is no regular file"):
+        load(tmp_path, env)
 
 
 def test_an_open_quote_in_via_is_said(tmp_path: Path, env: dict[str, str]) -> None:

@@ -62,7 +62,7 @@ def test_a_misfit_says_what_is_allowed_there(cls, body, expected):
 
 def test_all_misfits_of_a_body_are_found():
     found = misfits(Start, {"comand": ["a"], "port": "x", "settle": 3, "env": []})
-    assert [path for path, *_ in found] == ["comand", "port", "settle", "env", ""]
+    assert [path for path, *_ in found] == ["comand", "port", "settle", "env"]  # `command` is not missing: it is misspelt
 
 
 def test_an_expression_fits_wherever_its_value_is_known_only_later():
