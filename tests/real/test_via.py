@@ -63,7 +63,8 @@ def test_a_server_in_namespaces_is_launched_probed_restored_and_ended(inside, po
 def _others(first: int) -> list[str]:
     """What runs beside the first process of its namespace."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    return [processes.Process(pid, 0).title for pid in pids if pid != first and _namespace(pid) == _namespace(first)]
+    found = [processes.find(pid) for pid in pids if pid != first and _namespace(pid) == _namespace(first)]
+    return [one.title for one in found if one is not None]  # its first process reaps nobody
 
 
 def _namespace(pid: int) -> str:

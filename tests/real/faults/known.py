@@ -15,14 +15,16 @@ from tests.real.place import real_dir
 from tests.real.verdicts import table
 
 BEGIN = "<!-- made by: python -m tests.real.faults --write -->"
-HEADS = "| fault | verdict | rule | naming | after | left | suspected meanwhile |"
+HEADS = "| fault | verdict | rule | naming | after | left | suspected meanwhile | as expected |"
 VERSIONS = {"sglang": SGLANG, "vllm": VLLM}
 
 
 def row(one: Ended) -> tuple[str, ...]:
     """For people."""
     who = f"`{one.culprit.split()[0].rpartition('/')[2]}`" if one.culprit else "nobody"
-    return one.fault.says, one.verdict, f"`{one.rule}`", who, f"{one.after_s:.0f} s", str(one.left), ", ".join(one.suspected) or "nothing"
+    suspected = ", ".join(one.suspected) or "nothing"
+    expected = "yes" if one.right else "no"
+    return one.fault.says, one.verdict, f"`{one.rule}`", who, f"{one.after_s:.0f} s", str(one.left), suspected, expected
 
 
 def keep(engine: str, ended: Sequence[Ended]) -> None:
