@@ -44,7 +44,7 @@ def _say_again(state: State, statement: Node, *, always: bool = False) -> None:
     text, scope = state.scope.script.source(statement), state.scope
     if kind(statement) == "FuncDecl":
         body = facts(statement["Cmd"]["Body"], {})
-        found = found._replace(uses=body.uses)
+        found = found._replace(uses=body.uses - {"*args"})
     scope.settings.append(Setting(kept.escaped(text), found.sets, found.uses, always))
     for name in found.sets:
         scope.lost.pop(name, None)
@@ -86,6 +86,9 @@ def _assign(state: State, statement: Node) -> bool:
     command, scope, found = statement["Cmd"], state.scope, assignments(statement)
     names = [one["Name"]["Value"] for one in (command.get("Args") or []) if one.get("Name") and one.get("Naked")]
     exported = kind(command) == "DeclClause" and command["Variant"]["Value"] == "export"
+    if exported and not found:
+        for name in names:
+            state.take(name)
     if exported and names and not found and all(name in scope.constants or name in scope.taken for name in names):
         for name in names:
             scope.exports[name] = f"${{{{ vars.{name} }}}}" if name in scope.constants else scope.taken[name]
