@@ -15,6 +15,8 @@ Tid = tuple[int, int]
 """A thread: its process's pid and its own id."""
 READS = ("read", "poll")
 """Calls that end when somebody sends."""
+FAR_ENDED = (*READS, "write")
+"""Calls that end by whoever has the other end. A write to a pipe waits until somebody reads that."""
 ENDING = frozenset({4, 6, 7, 8, 11, 32, 33})
 """Signals that end a process or are the C library's own: ILL, ABRT, BUS, FPE, SEGV. A handler of another may wake it for good."""
 

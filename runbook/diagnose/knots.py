@@ -3,6 +3,7 @@
 wait              who could end it
 private futex     the threads of the same process; one that other processes share: anybody
 read, poll        whoever holds the other end of the pipe or connection, of any of them, if all of those are known
+write             of a pipe, which is full then: the same
 child             that child, else any living one
 file lock         its holder, what that has forked, and whoever else has the file open, if all of those are known
 any of them       a signal that the process handles; of another process, a timer of its own that may end it
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 
 from runbook.diagnose.actors import tree
-from runbook.diagnose.calls import READS, Tid, at_calls, has_timer, looks_of, woken_by_signals
+from runbook.diagnose.calls import FAR_ENDED, Tid, at_calls, has_timer, looks_of, woken_by_signals
 from runbook.diagnose.loops import closed
 from runbook.diagnose.view import View
 from runbook.model.sample import LockSample, ProcessSample, Seen
@@ -77,7 +78,7 @@ def _is_closed(view: View, tid: Tid, call: CallSample, left: Set[Tid], rounds: S
     wakers = None if call.timed else _wakers(view, tid[0], call, everyone)
     if wakers is None or any(pid != tid[0] and has_timer(view, pid) for pid in wakers):
         return False
-    idle = left if call.call in READS else left | rounds
+    idle = left if call.call in FAR_ENDED else left | rounds
     for pid in wakers:
         process = everyone.get(pid)
         if process is None or any((pid, one.tid) not in idle for one in process.threads if (pid, one.tid) != tid):
@@ -89,7 +90,7 @@ def _wakers(view: View, pid: int, call: CallSample, everyone: Mapping[int, Proce
     """Processes whose threads could end the wait; None when not all of them are known."""
     if call.call == "futex":
         return {pid} if call.private else None
-    if call.call in READS:
+    if call.call in FAR_ENDED:
         return set(call.peers) if call.peers_known and call.peers else None
     if view.last is None or view.last.left_out or all(one.pid != pid for one in tree(view)):
         return None  # not all that is below it is known

@@ -13,14 +13,14 @@ from typing import NamedTuple
 import msgspec
 
 from runbook.diagnose.actors import actors, pipes, sockets
-from runbook.diagnose.calls import at_calls, woken_by_signals
+from runbook.diagnose.calls import Tid, at_calls, woken_by_signals
 from runbook.diagnose.child_deaths import COMM, says_it_waits, zombies
 from runbook.diagnose.execution import APART_S, Run, execution
 from runbook.diagnose.family import accused, everyone, is_helper, name, rank_mains, ranks, ranks_elsewhere
 from runbook.diagnose.knots import knot
 from runbook.diagnose.loops import closed
 from runbook.diagnose.motion import Key, readings, rows
-from runbook.diagnose.places import NOWHERE, Place, normalised, places, python_threads, wchan_kind
+from runbook.diagnose.places import NOWHERE, Place, normalised, places, python_threads
 from runbook.diagnose.stall import stall
 from runbook.diagnose.standstill import Proof, at_rest, proven, standstill, verdict
 from runbook.diagnose.turning import standing
@@ -68,7 +68,8 @@ class Groups(NamedTuple):
 
 def rank_died(view: View) -> Diagnosis | None:
     """crashed/rank_died: when a rank or worker that was seen alive is dead or gone for 2 s while the main process lives on, and no other
-    took its place; one that ended with code 0 only when the rest has stood still for 10 s.
+    took its place; one that ended with code 0, or of which only that is known, when the rest has stood still for 10 s, or at once where
+    the engine never starts another.
 
     its live twins: a rank that is replaced by a new process, ranks that end after their work, a helper that ended.
     """
@@ -77,7 +78,8 @@ def rank_died(view: View) -> Diagnosis | None:
     for key, process, seconds in _lost_ranks(view):
         zombie = view.once(everyone).get(key)
         code = zombie.exit_code if zombie is not None else None
-        if seconds < DIED_S or ((code == 0 or zombie is None) and not _rest_stands(view)):
+        for_good = view.profile.processes.replaced is False or _rest_stands(view)
+        if seconds < DIED_S or ((code == 0 or zombie is None) and not for_good):
             continue
         return _died(view, process, code, seconds)
     return None
@@ -317,10 +319,10 @@ def _odd(by: Mapping[str, tuple[int, ...]], source: str) -> int | None:
 def outsiders_stand(view: View) -> bool:
     """Whether no rank outside the collective can come to it any more.
 
-    By its stack and its system call each waits without a limit of time for its own process, in which no other thread runs Python. The
-    threads of the collectives' library only carry what other ranks send.
+    By its stack and its system call each waits without a limit of time for its own process, in which no other thread runs Python, and all
+    others wait so themselves or are the collectives' library's own, which only carry what the processes of the tree send.
     """
-    table, calls, awake = view.once(places), view.once(at_calls), woken_by_signals(view)
+    table, calls, awake, carrying = view.once(places), view.once(at_calls), woken_by_signals(view), carriers(view)
     numbered = [*view.once(ranks).values()]
     for process in numbered or [run.process for run in view.once(accused)]:  # a number that was set after a fork is not seen
         key = (process.pid, process.start)
@@ -331,14 +333,23 @@ def outsiders_stand(view: View) -> bool:
         threads = python_threads(view, process.pid) - {process.pid}
         if call is None or not call.private or call.timed or threads or process.pid in awake or not place.blocked:
             return False
-        if not all(_carries(calls.get((process.pid, one.tid)), one.wchan) for one in process.threads if one.tid != process.pid):
+        others = {(process.pid, one.tid) for one in process.threads if one.tid != process.pid} - carrying
+        if not all(_reacts(calls.get(tid)) for tid in others):
             return False
     return True
 
 
-def _carries(call: CallSample | None, channel: str) -> bool:
-    """Whether a thread only reacts: to its own process, or in a loop over descriptors, as those of the collectives' library."""
-    return wchan_kind(channel) == "loop" or (call is not None and call.private and not call.timed)
+def carriers(view: View) -> frozenset[Tid]:
+    """Threads that only carry what processes of the tree send, also when they wake now and then to look."""
+    ours = {process.pid for process in view.once(everyone).values()}
+    looks = [waits for sample, waits in readings(view.samples, "calls") if sample.t >= view.once(stall).since]
+    named = [(one.pid, call) for waits in looks for one in waits for call in one.threads if call.carries]
+    return frozenset((pid, call.tid) for pid, call in named if {*call.peers} <= ours)
+
+
+def _reacts(call: CallSample | None) -> bool:
+    """Whether a thread waits for its own process, without a limit of time."""
+    return call is not None and call.private and not call.timed
 
 
 def looked_after_only(view: View) -> bool:

@@ -27,6 +27,9 @@ class Processes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     outlive_main: Annotated[
         bool | None, Meta(description="whether workers live on, with their GPU memory, when the main process is killed; null: not known")
     ] = None
+    replaced: Annotated[
+        bool | None, Meta(description="whether a worker that ended may be started anew while the server runs; null: not known")
+    ] = None
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

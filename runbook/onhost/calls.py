@@ -9,7 +9,7 @@ import signal
 import struct
 from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
-from . import careful, procs, py_spy, shared_memory, wait_limits
+from . import careful, carriers, procs, py_spy, shared_memory, wait_limits
 from .descriptors import READS, WRITES, Holders
 from .rights import Rights, read_file
 from .sockets import Found
@@ -18,11 +18,11 @@ from .sources import absent, blind, seen
 MOST_THREADS = 200  # of one process; of more nothing is said, since a part would look like all
 _NUMBERS = {
     "x86_64": {
-        **{"futex": (202,), "read": (0, 19, 45, 47), "poll": (7,), "ppoll": (271,)},
+        **{"futex": (202,), "read": (0, 19, 45, 47), "write": (1, 20), "poll": (7,), "ppoll": (271,)},
         **{"wait4": (61,), "waitid": (247,), "vfork": (56, 58, 435), "lock": (72, 73)},
     },
     "aarch64": {
-        **{"futex": (98,), "read": (63, 65, 207, 212), "ppoll": (73,)},
+        **{"futex": (98,), "read": (63, 65, 207, 212), "write": (64, 66), "ppoll": (73,)},
         **{"wait4": (260,), "waitid": (95,), "vfork": (220, 435), "lock": (25, 32)},
     },
 }
@@ -63,7 +63,7 @@ class Reading:
         self._problem = self._problem or problem
 
     def names(self) -> Set[str]:
-        """Pipes that are read."""
+        """Pipes that are read or written."""
         return {name for _, calls in self._found for call in calls for name in call.get("names", ()) if name.startswith("pipe:[")}
 
     def rows(self, found: Found, holders: Holders, searched: Set[str], complete: bool, table: Dict[int, procs.Stat]) -> Row:
@@ -74,8 +74,9 @@ class Reading:
         for stat, calls in self._found:
             for call in calls:
                 if "names" in call:
-                    call.update(_peers(call.pop("names"), ends, holders, searched, complete))
+                    call.update(_peers(call, call.pop("names"), ends, holders, searched, complete))
                     call["peers_known"] = call["peers_known"] and not self._rings.intersection(call["peers"])
+            carriers.note(stat.pid, calls, found, holders)
             more = {"alarm": wait_limits.alarm_of(stat.pid, quiet), "shared": shared.get(stat.pid)}
             rows.append(dict({"pid": stat.pid, "start": stat.start, "caught": caught(stat.pid), "threads": calls}, **more))
         return seen(rows) if rows else self._problem or absent("no process of it lives")
@@ -109,6 +110,8 @@ def parse(raw: bytes, pid: int) -> Row:
         return _futex(pid, arguments)
     if name == "read":
         return _read_call(pid, arguments[0] & 0xFFFFFFFF)
+    if name == "write":
+        return {"call": "write", "names": [procs.read_link("/proc/%d/fd/%d" % (pid, arguments[0] & 0xFFFFFFFF)) or ""]}
     if name in ("poll", "ppoll"):
         return _poll(pid, arguments, arguments[2] != 0 if name == "ppoll" else not arguments[2] >> 31 & 1)
     if name == "wait4":
@@ -177,13 +180,13 @@ def _other_ends(found: Found) -> Dict[str, str]:
     return ends
 
 
-def _peers(names: List[str], ends: Dict[str, str], holders: Holders, searched: Set[str], complete: bool) -> Row:
-    """Who could send: whoever holds the write end of a pipe or the other socket, of all of them. A FIFO, a terminal, a device: anybody."""
-    senders = []
+def _peers(call: Row, names: List[str], ends: Dict[str, str], holders: Holders, searched: Set[str], complete: bool) -> Row:
+    """Who could end it: who holds the other end of a pipe or the other socket, of all of them. A FIFO, a terminal, a device: anybody."""
+    others, far = [], READS if call["call"] == "write" else WRITES
     for name in names:
         other = name if name.startswith("pipe:[") and name in searched else ends.get(name, "")
-        senders.append(holders.of(other, WRITES if other == name else READS | WRITES) if other else set())
-    return {"peers": sorted(set().union(*senders)), "peers_known": complete and all(senders)}
+        others.append(holders.of(other, far if other == name else READS | WRITES) if other else set())
+    return {"peers": sorted(set().union(*others)), "peers_known": complete and all(others)}
 
 
 def caught(pid: int) -> Optional[List[int]]:

@@ -66,13 +66,17 @@ def _read_all(fd: int, most: int) -> bytes:
 
 
 def parse_stat(raw: bytes) -> Stat:
-    """The comm may hold blanks and brackets, so the fields are counted from its last bracket."""
+    """The comm may hold blanks and brackets, so the fields are counted from its last bracket.
+
+    A process whose first thread has left while others go on is no zombie, though the kernel gives it that letter.
+    """
     opening, closing = raw.index(b"("), raw.rindex(b")")
     rest = raw[closing + 2 :].split()
+    left = rest[0] == b"Z" and int(rest[17]) > 1
     return Stat(
         pid=int(raw[:opening]),
         comm=raw[opening + 1 : closing].decode("utf-8", "backslashreplace"),
-        state=rest[0].decode("ascii"),
+        state="S" if left else rest[0].decode("ascii"),
         ppid=int(rest[1]),
         pgid=int(rest[2]),
         sid=int(rest[3]),

@@ -35,9 +35,13 @@ _DEEP = 5
 
 
 def read(spots: List[Spot]) -> str:
-    """Of one thread, innermost frame first."""
-    if any(_closed_at(spot) for spot in spots):
-        return "closed"
+    """Of one thread, innermost frame first. What stands on a closed loop has to be of its file, which was read: elsewhere a finalizer may
+    run, or a handler of logs."""
+    for spot in spots:
+        if spot.source is not spots[0].source:
+            break
+        if _closed_at(spot):
+            return "closed"
     if not spots or spots[0].source is None:
         return ""
     loops = list(_loops(spots[0]))

@@ -43,11 +43,13 @@ def _keeps(node: Any) -> bool:
 
 def _names(kind: Any) -> bool:
     kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind]
-    return any(one is not None and chain(one).endswith("KeyboardInterrupt") for one in kinds)
+    return any(one is None or chain(one).endswith(("KeyboardInterrupt", "BaseException")) for one in kinds)
 
 
 def _handles(source: Source) -> bool:
-    """`signal.signal(SIGINT, ...)` with what is neither to ignore it nor to end by it."""
+    """`signal.signal(SIGINT, ...)` with what is neither to ignore it nor to end by it, as asyncio's runner does."""
+    if source.path.endswith("/asyncio/runners.py"):
+        return False
     calls = [one for one in source.parents if isinstance(one, ast.Call) and chain(one.func) in ("signal.signal", "signal")]
     pairs = [one.args for one in calls if len(one.args) == 2]
     return any(chain(number).endswith("SIGINT") and not chain(handler).endswith(_ENDS) for number, handler in pairs)

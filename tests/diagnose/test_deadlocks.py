@@ -12,6 +12,7 @@ from tests.diagnose.scenes import (
     FUTEX,
     LOOP,
     PIPE_READ,
+    PIPE_WRITE,
     RECV,
     SLEEP,
     WAIT4,
@@ -398,6 +399,18 @@ def test_a_process_that_its_control_group_has_frozen_may_be_let_go_on() -> None:
     story = scene(lambda second: {"processes": frozen, **calls_at(second, waiting(100, futex(), futex(150)), waiting(101))}, seconds=200)
     verdict = state(story, final=True)
     assert verdict.verdict == "undecided" and "frozen by its control group" in verdict.reason
+
+
+@pytest.mark.parametrize(("known", "kind"), [(True, "deadlock"), (False, None)])
+def test_two_processes_that_write_into_each_others_full_pipes_are_hung(known: bool, kind: str | None) -> None:
+    def tell(second: float):
+        ours, childs = (CallSample(tid=tid, call="write", peers=(other,), peers_known=known) for tid, other in ((100, 101), (101, 100)))
+        return {
+            "processes": [proc(wchan=PIPE_WRITE), proc(101, PIPE_WRITE, ppid=100)],
+            **calls_at(second, waiting(100, ours), waiting(101, childs)),
+        }
+
+    assert state(scene(tell, seconds=60), final=True).kind == kind
 
 
 def test_a_poll_of_pipes_whose_writers_stand_is_one_more_wait_of_a_knot() -> None:

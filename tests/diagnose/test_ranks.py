@@ -11,8 +11,24 @@ import pytest
 from runbook.diagnose.ranks import rank_desync
 from runbook.model.sample import Blind, Seen
 from runbook.model.waits import CallSample, CollectiveSample, StackSample
-from tests.diagnose.scenes import FUTEX, LOOP, SLEEP, WAIT4, beats, calls_at, futex, pipe, proc, scene, stack, stacks_at, thread, waiting
-from tests.diagnose.stories import state
+from tests.diagnose.scenes import (
+    FUTEX,
+    LOOP,
+    SLEEP,
+    WAIT4,
+    beats,
+    calls_at,
+    futex,
+    pipe,
+    proc,
+    reads,
+    scene,
+    stack,
+    stacks_at,
+    thread,
+    waiting,
+)
+from tests.diagnose.stories import load_profile, state
 
 REDUCE = (
     "all_reduce (torch/distributed/distributed_c10d.py:2501)",
@@ -104,6 +120,37 @@ def test_a_rank_that_may_still_come_to_the_collective_excuses_the_others(waits: 
         return told
 
     assert state(scene(tell, seconds=150), final=True).verdict == "undecided"
+
+
+CARRIES = CallSample(tid=191, carries="gloo_tcp_loop", peers=(101, 102, 103))
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        (CARRIES, "rank_desync"),
+        (futex(191), "rank_desync"),
+        (CallSample(tid=191, carries="NCCL Service  0"), "rank_desync"),
+        (CallSample(tid=191), None),
+        (msgspec.structs.replace(CARRIES, peers=(101, 900)), None),
+        (futex(191, timed=True), None),
+        (reads(191, 900), None),
+    ],
+    ids=["carries", "waits for its process", "of the other library", "unknown", "hears somebody outside", "timed", "reads"],
+)
+def test_a_native_thread_beside_the_rank_outside_must_be_one_that_only_carries(call: CallSample, kind: str | None) -> None:
+    """A client of a store or a cache waits in a loop as well, for an answer or a time, and wakes the rank then."""
+
+    def tell(second: float):
+        told = group(second, {0: REDUCE, 1: REDUCE, 2: REDUCE, 3: USER})
+        wakes = int(second) if call.carries else 5
+        told["processes"] = [*told["processes"][:-1], rank(3, others=(thread(191, LOOP, switches=wakes),))]
+        if "calls" in told:
+            told["calls"] = Seen((*told["calls"].value[:-1], waiting(104, futex(104), call)))
+        return told
+
+    verdict = state(scene(tell, seconds=150), final=True)
+    assert verdict.kind == kind and (kind or verdict.verdict == "undecided")
 
 
 def named(process, **more):
@@ -292,6 +339,18 @@ def test_a_rank_that_is_replaced_is_no_crash() -> None:
         return {"processes": [*told["processes"], *([again] if second > 8 else [])]}
 
     assert state(scene(tell, seconds=20)) is None
+
+
+@pytest.mark.parametrize(("profile", "kind"), [("sglang", "rank_died"), ("torchrun", None)])
+def test_a_worker_that_is_gone_without_a_code_is_a_crash_where_none_is_ever_started_anew(profile: str, kind: str | None) -> None:
+    """Its parent has collected it, and works on for its own end."""
+
+    def tell(second: float):
+        worker = [proc(101, ppid=100, title="sglang::scheduler_TP0", rank=0)] if second < 8 else []
+        return {"processes": [proc(read_so_far=int(second * 300_000)), proc(102, ppid=100, title="sglang::scheduler_TP1", rank=1), *worker]}
+
+    verdict = state(scene(tell, seconds=12, profile=load_profile(profile)))
+    assert (verdict and verdict.kind) == kind
 
 
 def test_ranks_that_end_well_while_the_rest_works_are_no_crash() -> None:

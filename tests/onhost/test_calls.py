@@ -86,6 +86,15 @@ def test_who_could_write_into_a_pipe_that_is_read(site, start):
     assert (call.peers, call.peers_known) == ((pid, child), True)
 
 
+def test_who_could_read_from_a_pipe_that_is_full(site, start):
+    pid = start(
+        "import os, time; r, w = os.pipe(); pid = os.fork(); print('up', flush=True) if pid else time.sleep(99); os.write(w, b'x' * 99999)"
+    )
+    (child,) = [stat.pid for stat in procs.process_table().values() if stat.ppid == pid]
+    call = main(waits(site, pid, "write"), pid)
+    assert (call.peers, call.peers_known) == ((pid, child), True)
+
+
 def test_an_end_that_is_on_its_way_to_somebody_may_still_write(site, start):
     text = (
         "import array, os, socket\nr, w = os.pipe()\nchild = os.fork()\n"

@@ -17,6 +17,11 @@ def test_a_comm_with_brackets_and_blanks_does_not_shift_the_fields():
     assert (stat.cpu_ticks, stat.threads, stat.start, stat.rss) == (56, 3, 777, 25 * procs.PAGE)
 
 
+def test_a_process_whose_first_thread_has_left_lives_while_others_do():
+    assert procs.parse_stat(STAT.replace(b"S 7", b"Z 7")).state == "S"
+    assert procs.parse_stat(STAT.replace(b"S 7", b"Z 7").replace(b"0 3 0 777", b"0 1 0 777")).state == "Z"
+
+
 @pytest.mark.parametrize(
     ("comm", "raw", "title"),
     [

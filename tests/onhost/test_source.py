@@ -252,6 +252,8 @@ def test_objects_are_asked_for_only_where_a_name_needs_them(tmp_path, monkeypatc
         ("def run():\n    try:\n        done.wait()  # at\n    except KeyboardInterrupt:\n        save()\n", True),
         ("def run():\n    with contextlib.suppress(KeyboardInterrupt):\n        done.wait()  # at\n", True),
         ("signal.signal(signal.SIGINT, stop)\ndef run():\n    done.wait()  # at\n", True),
+        ("def run():\n    try:\n        done.wait()  # at\n    except:\n        save()\n", True),
+        ("def run():\n    try:\n        done.wait()  # at\n    except BaseException:\n        save()\n", True),
         ("def run():\n    try:\n        done.wait()  # at\n    except KeyboardInterrupt:\n        log()\n        raise\n", False),
         ("signal.signal(signal.SIGINT, signal.SIG_IGN)\ndef run():\n    done.wait()  # at\n", False),
         ("def run():\n    try:\n        start()\n    except KeyboardInterrupt:\n        pass\n    done.wait()  # at\n", False),
@@ -271,6 +273,22 @@ def test_code_of_a_command_line_may_speak_of_the_interrupt(code, goes_on):
     finally:
         process.kill()
         process.communicate()
+
+
+def test_what_stands_on_a_loop_and_was_not_read_with_it_may_do_anything():
+    """The collector runs a finalizer on whatever thread makes the next object."""
+    text = "import time\ndef run():\n    while True:\n        time.sleep(2)  # at\n"
+    one, other = Spot(source(text), *lines(text, "at")), Spot(source("def close():\n    send()  # at\n"), 2)
+    assert source_loops.read([one]) == "closed"
+    assert source_loops.read([other, one]) == "none"
+    assert source_loops.read([Spot(None, 2), one]) == ""
+
+
+def test_the_runner_of_asyncio_ends_by_the_interrupt():
+    text = "signal.signal(signal.SIGINT, sigint_handler)\ndef run():\n    done.wait()  # at\n"
+    one = source(text)
+    one.path = "/usr/lib/python3.12/asyncio/runners.py"
+    assert not source_signals.goes_on([Spot(one, *lines(text, "at"))])
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,13 @@ def test_a_deep_stack_keeps_its_innermost_frames() -> None:
     assert row["frames"][0] == "f0 (a.py:0)" and len(row["frames"]) == py_spy.MOST_FRAMES and row["frames"][-1] == "... (141 more)"
 
 
+def test_to_ask_an_event_whether_it_is_set_is_no_place_of_its_own() -> None:
+    asks = {"name": "is_set", "short_filename": "threading.py", "filename": "/lib/threading.py", "line": 9}
+    frames = [asks, {"name": "spin", "short_filename": "a.py", "filename": "/a.py", "line": 3}]
+    (row,) = py_spy.threads([{"thread_name": "MainThread", "os_thread_id": 7, "thread_id": 9, "frames": frames}], 7)
+    assert row["frames"] == ["spin (a.py:3)"] and row["spots"] == [("/a.py", 3, None)]
+
+
 def test_a_pool_at_one_place_is_told_once_with_its_size(local_host: Host) -> None:
     pool = """
 import threading, time
