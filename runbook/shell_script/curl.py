@@ -40,6 +40,7 @@ _MEANS_NO_OTHER |= {
     "-w",
 }
 """Options that change nothing of what is asked."""
+_IN_CLEAR = re.compile(r"((?:Bearer|Token|Basic) )?([^\s${}]{8,})")
 _SHOWING = ("jq", "head", "tail", "cat", "less", "sort", "wc", "cut", "tr")
 
 
@@ -121,7 +122,7 @@ def request(state: State, statement: Node) -> list[Made] | None:
     seen = asked(state, first["Cmd"])
     if seen is None or seen.method not in ("get", "post", "put", "delete") or "secrets." in f"{seen.url}{seen.data}":
         return None
-    if any(file != "/dev/null" for file in (*seen.saved, *(state.fill(one["Word"]) for one in saved_to(statement, first)))):
+    if any(file != "/dev/null" for file in (*seen.saved, *(state.fill(one["Word"]) for one in saved_to(statement, first, *others)))):
         return None  # a `request` writes no file
     heads = [words(one)[0] if words(one) else "" for one in others]
     greps = [one for one, head in zip(others, heads, strict=True) if head in ("grep", "egrep", "fgrep")]
@@ -135,6 +136,11 @@ def request(state: State, statement: Node) -> list[Made] | None:
     where = state.to_server(seen.url)
     for name in filter(state.is_secret, state.facts(statement).uses):
         state.trap("secret", statement, name)
+    for name, value in seen.headers.items():
+        found = _IN_CLEAR.fullmatch(value)
+        if found and name.lower() in ("authorization", "x-api-key", "api-key"):
+            state.trap("secret-in-clear", statement, name, "API_TOKEN")
+            seen.headers[name] = f"{found[1] or ''}{state.secret('API_TOKEN')}"
     state.at.slept = ""
     state.at.request = state.fresh_id("answer" if seen.method == "get" else "chat" if "chat" in seen.url.path else "reply")
     body: dict[str, Any] = {**where, seen.method: seen.url.path, **_body(seen)}

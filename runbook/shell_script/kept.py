@@ -7,10 +7,16 @@ from typing import Any
 
 from runbook.shell_script.scope import Setting, assignments
 from runbook.shell_script.state import Again, Made, State
-from runbook.shell_script.syntax import Node, kind, walk, words
+from runbook.shell_script.syntax import Node, calls, kind, walk, words
 
 _SOURCES = (".py", ".json", ".yaml", ".toml", ".cfg")
-_STARTERS = re.compile(r"\b(?:docker|podman|kubectl|srun|sbatch|tmux|screen|systemctl|supervisorctl|ray)\b")
+_STARTS_NOTHING = set(
+    "echo printf ls cat cp mv rm mkdir ln touch chmod test [ true false : cd pwd date sleep grep egrep sed awk cut sort".split()
+)
+_STARTS_NOTHING |= set(
+    "head tail tee wc tr find which du df free nvidia-smi ps pgrep kill pkill curl wget jq git pip seq read export exit".split()
+)
+"""Commands behind which no server may have come up."""
 _GIVEN = set(
     "HOME USER LOGNAME PATH PWD OLDPWD SHELL HOSTNAME TMPDIR LANG TERM UID EUID RANDOM SECONDS IFS LINENO OPTARG OPTIND REPLY _ ?".split()
 )
@@ -29,7 +35,7 @@ def keep(state: State, statement: Node) -> None:
     _known_traps(state, statement, source)
     scope.open()
     scope.block.append(statement)
-    state.at.starts_itself |= bool(_STARTERS.search(source)) or any(one.get("Background") and "Cmd" in one for one in walk(statement))
+    state.at.starts_itself |= bool({(words(call) or ["?"])[0].rpartition("/")[2] for call in calls(statement)} - _STARTS_NOTHING)
     _read_logs(state, statement, source)
 
 

@@ -53,7 +53,8 @@ def _match(state: State, statement: Node, call: Node) -> dict[str, Any] | None:
     text = state.scope.script.source(statement)
     if "lsof" in text or "fuser" in text:
         port = re.search(r"\blsof (?:-\w+ )*-t?i ?(?:tcp)?:(\d+|\$\{?\w+\}?)(?![\w,:-])|\bfuser (?:-\w+ )*(\d+|\$\{?\w+\}?)/tcp\b", text)
-        return {"port": value} if port and (value := _value(state, port[1] or port[2])) is not None else None
+        only_one = len(re.findall(r"\w+/tcp|-t?i ?(?:tcp)?:", text)) == 1
+        return {"port": value} if port and only_one and (value := _value(state, port[1] or port[2])) is not None else None
     if "nvidia-smi" in text:
         return {"gpu": "any"} if not re.search(r"\s(-i|--id|-g)\b|grep|awk", text) else None
     if not _plainly(statement):
@@ -68,7 +69,7 @@ def _match(state: State, statement: Node, call: Node) -> dict[str, Any] | None:
         state.trap("wide-kill", call, state.scope.script.source(call), "is this engine's" if state.engine else "holds a GPU")
         return match
     engine = engine_of(pattern)
-    if engine:
+    if engine and re.fullmatch(r"[\w.:/-]+", pattern):
         return {"profile": engine}
     exact = killer(call) in ("pkill", "killall") and not any("f" in word for word in words(call) if re.fullmatch(r"-[a-z]+", word))
     return {"title": pattern} if exact else {"cmdline": pattern}

@@ -164,7 +164,9 @@ class State:
 
     def is_secret(self, name: str) -> bool:
         """Whether the script has a secret under this name: a value of its own, or one of its caller's environment."""
-        return bool(_SECRET.search(name)) and (name in self.scope.constants or not self.scope.counts[name]) and name not in self.scope.taken
+        if not _SECRET.search(name) or name in self.scope.taken:
+            return False
+        return bool(re.fullmatch(r"\S{8,}", self.scope.constants.get(name, ""))) or not self.scope.counts[name]
 
     def secret(self, name: str) -> str:
         """The expression for a secret, which is declared from now on."""

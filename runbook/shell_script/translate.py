@@ -282,8 +282,9 @@ def _placed(state: State, steps: list[Made], always: list[Made]) -> tuple[list[M
     targets = list(dict.fromkeys(made.host for made in [*steps, *always])) or [""]
     remote_ones = [one for one in targets if one]
     roles = {one: f"gpu{at or ''}" for at, one in enumerate(remote_ones)} if remote_ones else {"": "gpu"}
-    if remote_ones and "" in targets:
-        roles[""] = "here"
+    heads = {words(call)[0] for call in calls(state.scope.script.statements)}
+    if (remote_ones or heads & {"ssh", "scp", "sftp"}) and "" in targets:
+        roles[""] = "here"  # the script is for the machine from which it reaches the others
 
     def placed(made: Made) -> Made:
         role = {"host": roles[made.host]} if len(roles) > 1 else {}

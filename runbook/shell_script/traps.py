@@ -85,6 +85,10 @@ TRAPS: dict[str, tuple[str, str]] = {
         "`{0}` is a secret by its name: its value is not taken into the playbook",
         "set `{0}` in your environment, or say under `secrets:` which `file:` or `command:` has it",
     ),
+    "secret-in-clear": (
+        "the header `{0}` has a secret in clear: it is not taken into the playbook",
+        "set `{1}` in your environment, or say under `secrets:` which `file:` or `command:` has it",
+    ),
     "own-folder": (
         "the script goes into its own folder; a playbook has none on the host",
         "write the folder as `cwd:` of the steps",

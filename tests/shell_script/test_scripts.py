@@ -258,6 +258,38 @@ curl -sf localhost:30001/v1/models
         has=("server: server}", "server: server2}", "step: server}", "step: server2}"),
         lacks=("attach:",),
     ),
+    "of_a_function": Case(
+        "start() { nohup python -m sglang.launch_server --port $1 > s.log 2>&1 & }\nstart 8000\nuntil curl -sf localhost:8000/health; do sleep 1; done\n",
+        has=("start 8000", "http://localhost:8000/health"),
+        lacks=("attach:", "launch:"),
+    ),
+    "narrow_kills": Case(
+        "pkill -f 'sglang.launch_server --port 8001'\nfuser -k 8000/tcp 8001/tcp\nps aux | grep python | grep train | awk '{print $2}' | xargs kill\npkill -n vllm\n",
+        has=("cmdline: sglang.launch_server --port 8001", "fuser -k 8000/tcp 8001/tcp", "grep train", "pkill -n vllm"),
+        lacks=("profile:", "port: 8000"),
+    ),
+    "saved_answers": Case(
+        "curl -s localhost:8000/v1/models | jq . > models.json\ncurl -s localhost:8000/v1/models | tee m.json\ngrep ERROR app.log > errors.txt\ngrep ERROR app.log | wc -l\n",
+        has=("jq . > models.json", "tee m.json", "grep ERROR app.log > errors.txt", "grep:"),
+        lacks=("request:",),
+    ),
+    "token_in_clear": Case(
+        "curl -s -H 'Authorization: Bearer sk-1234567890abcdef' https://hub.example/v1/models\n",
+        has=("Bearer ${{ secrets.API_TOKEN }}", "name: API_TOKEN"),
+        lacks=("sk-1234567890abcdef",),
+        warns=("secret-in-clear",),
+    ),
+    "many_boxes": Case(
+        "for h in a b c; do ssh $h 'pkill -9 python'; done\necho done > /tmp/x\n",
+        has=("here: local", "for h in a b c; do ssh $h 'pkill -9 python'; done"),
+        lacks=("kill:", "gpu:"),
+    ),
+    "folder_of_a_box": Case(
+        "ssh box 'cd /opt/app; export A=1; PORT=9; ls > list'\npwd > here.txt\nssh box 'echo $PORT $A; pwd > there.txt'\n",
+        has=("cwd: /opt/app", "run: pwd > here.txt", "pwd > there.txt"),
+        lacks=("PORT=${{",),
+        warns=("from-outside",),
+    ),
     "empty": Case("", has=("does nothing",)),
     "comments_only": Case("#!/bin/sh\n# nothing yet\n", has=("does nothing",)),
     "crlf": Case("export A=1\r\ncat > /tmp/x <<EOF\r\nhi\r\nEOF\r\n", has=("cat > /tmp/x <<EOF",), warns=("crlf",)),
