@@ -63,7 +63,8 @@ def asked(state: State, call: Node) -> Asked | None:
     if url is None or any(not value for name in ("data", "json", "header", "request") for value in options.get(name, [])):
         return None
     data = [value for name in ("data", "json") for value in options.get(name, [])]
-    headers = dict(part.split(":", 1) for part in options.get("header", []) if ":" in part)
+    options["header"] = [part if ":" in part else state.value(part) for part in options.get("header", [])]
+    headers = dict(part.split(":", 1) for part in options["header"] if ":" in part)
     headers = {name.strip(): value.strip() for name, value in headers.items()}
     if any(text.startswith("@") for text in data) or len(data) > 1 or any(":" not in part for part in options.get("header", [])):
         return None

@@ -38,7 +38,7 @@ def launch(state: State, statement: Node) -> list[Made] | None:
         return None
     engine, port = engine_of(scope.script.source(statement)), _port(state, scope.script.source(first))
     detached = bool({"nohup", "setsid"} & set(words(first)))
-    if not engine and not port and (state.has_wait or not detached):
+    if (engine in ("", "torchrun") and not port) and (state.has_wait or not (detached or engine)):
         return None
     names = state.facts(statement).uses
     if "*args" in names or any(state.is_secret(name) and name not in scope.exports for name in names):
@@ -61,6 +61,7 @@ def launch(state: State, statement: Node) -> list[Made] | None:
     state.at.launched.append(server)
     state.at.ports[state.value(port)] = server
     scope.lost.pop("*last", None)
+    scope.began = statement["Pos"]["Offset"] if scope.began is None else scope.began
     was = f" The script wrote to {state.at.log}." if state.at.log and not log else ""
     said = f"Its log is a file of this run.{was} " if not log else ""
     anew = [Made(_emptied(scope.cwd, log), "The script begins this log anew.")] if log and state.at.log_is_fresh else []
@@ -113,13 +114,14 @@ def _log(state: State, statement: Node, first: Node) -> str | None:
         files = [word for word in pipe[1]["Cmd"]["Args"][1:] if not state.scope.script.source(word).startswith("-")]
     elif not files and words(first)[:1] == ["nohup"]:
         state.trap("lost-output", first)
-    marks = [state.scope.script.source(word) for word in files] or ["nohup.out"]
+    unsaid = ["nohup.out"] if words(first)[:1] == ["nohup"] else []
+    marks = [state.scope.script.source(word) for word in files] or unsaid
     at.logs += [mark for mark in marks if mark != "/dev/null"]
     read = bool(state.known.logs & set(marks))
-    paths = [state.fill(word, one_word=True) if read else _as_far_as_known(state, word) for word in files] or ["nohup.out"]
+    paths = [state.fill(word, one_word=True) if read else _as_far_as_known(state, word) for word in files] or unsaid
     if read and any(path is None or state.path(path) is None for path in paths):
         return None
-    at.log = paths[0] or ""
+    at.log = (paths or [""])[0] or ""
     redirections = saved_to(statement, first)
     at.log_is_fresh = any(one["Op"] in (">", "&>", ">|") for one in redirections) or (len(pipe) > 1 and "-a" not in words(pipe[1]))
     if not read:

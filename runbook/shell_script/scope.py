@@ -31,7 +31,8 @@ class Setting(NamedTuple):
 class Scope:
     """One shell: that of the script, or that of an `ssh box '…'` in it.
 
-    `taken` are names whose value is an expression, `lost` what a closed script has changed, with the place where it began.
+    `taken` are names whose value is an expression, `lost` what a closed script has changed, with the place where it began; `last` is
+    the step for which `$!` stands, `began` the place of the first server that is launched.
     """
 
     script: Script
@@ -49,6 +50,7 @@ class Scope:
     block: list[Node] = field(default_factory=list)
     opened: tuple[int, str] = (0, "")
     last: str = ""
+    began: int | None = None
     handlers: list[Node] = field(default_factory=list)
 
     def __post_init__(self) -> None:

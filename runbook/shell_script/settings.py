@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from runbook.shell_script import kept
 from runbook.shell_script.facts import facts
 from runbook.shell_script.scope import Setting, assignments, plain, repeatable
 from runbook.shell_script.state import State
-from runbook.shell_script.syntax import Node, kind, literal, saved_to, words
+from runbook.shell_script.syntax import Node, calls, kind, literal, saved_to, walk, words
 
 _SAID_AGAIN = ("source", ".", "conda", "module", "ulimit", "umask", "shopt", "alias", "unset", "unalias", "export", "deactivate")
 _ON_FOLDER = re.compile(r"PWD|`|\$\(|(?:^|\s)(?:source|\.) [^/$~\s]")
 """Text that means another thing in another folder."""
+_ON_FILES = re.compile(r"-[a-gkprstuwxhLNOSG]")
+_CHOICES = ("CaseClause", "IfClause", "BinaryCmd", "CallExpr", "DeclClause", "TestClause", "ArithmCmd", "Block")
 _NOTHING = ("true", ":", "disown")
 _SHELL_FLAGS = {"e": "e", "errexit": "e", "u": "u", "nounset": "u", "pipefail": "pipefail"}
 
@@ -35,8 +38,35 @@ def setting(state: State, statement: Node) -> bool:
     elif (said[:1] == ["eval"] and "conda" in state.scope.script.source(statement)) or (said and said[0] in _SAID_AGAIN):
         _say_again(state, statement, always=True)
     else:
+        if _chooses(state, statement):
+            _say_again(state, statement, always="*env" in state.facts(statement).sets)
+            return True
         return bool(said) and said[0] in _NOTHING and not state.facts(statement).sets and not state.scope.block
     return True
+
+
+def _chooses(state: State, statement: Node) -> bool:
+    """Whether a `case`, an `if` or a chain does nothing but compare values and set others: that may be done again."""
+    inside = list(walk(statement))
+    if kind(statement) not in ("CaseClause", "IfClause", "BinaryCmd") or not state.facts(statement).sets:
+        return False
+    if any(kind(one) not in _CHOICES for one in inside if "Cmd" in one) or any(
+        one.get("Redirs") or one.get("Background") for one in inside
+    ):
+        return False
+    if not all(words(call)[0] in (*_SAID_AGAIN, "[", "test", "true", ":") for call in calls(statement)):
+        return False
+    asked = {
+        literal(one.get("X") or {}) for one in inside if one.get("Type") == "UnaryTest" and one.get("Op") not in ("-z", "-n", "!", "-v")
+    }
+    asked |= {
+        word
+        for call in calls(statement)
+        for flag, word in pairwise(words(call))
+        if words(call)[0] in ("[", "test") and _ON_FILES.fullmatch(flag)
+    }
+    taken = {words(call)[1] for call in calls(statement) if words(call)[0] in ("source", ".") and len(words(call)) > 1}
+    return repeatable(statement) and (not asked or (asked == taken and not any(assignments(one) for one in inside if "Cmd" in one)))
 
 
 def _say_again(state: State, statement: Node, *, always: bool = False) -> None:
@@ -46,8 +76,9 @@ def _say_again(state: State, statement: Node, *, always: bool = False) -> None:
         body = facts(statement["Cmd"]["Body"], {})
         found = found._replace(uses=body.uses - {"*args"})
     scope.settings.append(Setting(kept.escaped(text), found.sets, found.uses, always))
-    for name in found.sets:
-        scope.lost.pop(name, None)
+    if kind(statement) in ("CallExpr", "DeclClause", "FuncDecl"):
+        for name in found.sets:
+            scope.lost.pop(name, None)
     if scope.block:
         scope.block.append(statement)
 

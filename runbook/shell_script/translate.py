@@ -117,6 +117,8 @@ def _is_together(state: State, statement: Node) -> bool:
 def _statement(state: State, statement: Node) -> None:
     _bring_all(state, statement)
     if _is_together(state, statement):
+        if "*jobs" in state.facts(statement).uses and state.scope.began is not None and not _has_jobs(state):
+            state.keep_together(state.scope.began, statement["End"]["Offset"], "a background job")
         kept.keep(state, statement)
         return
     command = statement.get("Cmd") or {}
@@ -131,8 +133,8 @@ def _statement(state: State, statement: Node) -> None:
         return
     elif operator == "||" and words(command["Y"])[:1] in (["true"], [":"]):
         _forgiven(state, statement, _with_comments(command["X"], statement))
-    elif words(statement)[:1] == ["wait"] and state.at.launched and not state.scope.block:
-        state.trap("not-waited", statement)
+    elif "*jobs" in state.facts(statement).uses and state.scope.began is not None and not _has_jobs(state):
+        _waits(state, statement)
     elif not _handles_signals(state, statement) and not _ssh(state, statement) and not setting(state, statement):
         _step(state, statement)
 
@@ -155,6 +157,20 @@ def _bring(state: State, name: str, statement: Node) -> None:
         "*jobs": "a background job",
     }
     state.keep_together(start, statement["End"]["Offset"], names.get(name, f"`${name}`"))
+
+
+def _has_jobs(state: State) -> bool:
+    return any("*jobs" in state.facts(one).sets for one in state.scope.block)
+
+
+def _waits(state: State, statement: Node) -> None:
+    """`wait` for a server that the playbook launched: left out, unless how it ended is asked. Raises Again then."""
+    if words(statement)[:1] == ["disown"]:
+        return
+    if words(statement)[:1] != ["wait"]:
+        state.keep_together(state.scope.began or 0, statement["End"]["Offset"], "a background job")
+    if not any(made.step.get("kill") == {"step": state.at.server} for made in state.steps):
+        state.trap("not-waited", statement)
 
 
 def _may_part(state: State, command: Node) -> bool:

@@ -258,6 +258,39 @@ curl -sf localhost:30001/v1/models
         has=("server: server}", "server: server2}", "step: server}", "step: server2}"),
         lacks=("attach:",),
     ),
+    "choices": Case(
+        """[ -f /opt/venv/bin/activate ] && source /opt/venv/bin/activate
+if [ -z "$CUDA_VISIBLE_DEVICES" ]; then export CUDA_VISIBLE_DEVICES=0; fi
+PORT=8000
+if [[ "$HOSTNAME" == gpu7* ]]; then PORT=8007; fi
+python3 -m sglang.launch_server --port $PORT --tp 2 > s.log 2>&1 &
+curl -sf localhost:$PORT/health
+python bench.py
+""",
+        has=(
+            "[ -f /opt/venv/bin/activate ] && source",
+            "then export CUDA_VISIBLE_DEVICES=0",
+            "PORT=8007; fi",
+            "python bench.py",
+            "launch:",
+        ),
+        lacks=("one piece", "attach:"),
+    ),
+    "a_file_decides": Case(
+        "[ -f done ] && X=1\ncurl -sf localhost:8000/v1/models\ntouch done\necho $X > x\n",
+        has=("one piece: `$X`",),
+        lacks=("request:",),
+    ),
+    "training": Case(
+        'torchrun --nproc-per-node 8 train.py > train.log 2>&1 &\nTRAIN=$!\nwait $TRAIN\necho "exit $?" >> result\ngrep loss train.log\n',
+        has=("torchrun --nproc-per-node 8 train.py > train.log 2>&1 &", "wait $TRAIN"),
+        lacks=("launch:",),
+    ),
+    "status_of_a_server": Case(
+        "vllm serve m --port 8000 &\ncurl -sf localhost:8000/health\nwait $!\necho $? > status\n",
+        has=("vllm serve m --port 8000 &", "wait $!", "echo $? > status"),
+        lacks=("launch:",),
+    ),
     "of_a_function": Case(
         "start() { nohup python -m sglang.launch_server --port $1 > s.log 2>&1 & }\nstart 8000\nuntil curl -sf localhost:8000/health; do sleep 1; done\n",
         has=("start 8000", "http://localhost:8000/health"),
