@@ -25,13 +25,17 @@ MISFITS = ["torchvision", "torchaudio", "torchcodec"]
 
 
 class Part(NamedTuple):
-    """`build` gives back what was built, in words. `pins` and `sources` are its recipe."""
+    """`build` gives back what was built, in words. `pins` and `sources` are its recipe.
+
+    One that is `asked` for by its name only needs root and packages of the system.
+    """
 
     says: str
     build: Callable[[], str]
     needs: tuple[str, ...] = ()
     pins: tuple[str, ...] = ()
     sources: tuple[Path, ...] = ()
+    asked: bool = False
 
 
 def base() -> str:
@@ -52,6 +56,18 @@ def transformers() -> str:
     """`transformers serve` places its model by accelerate, and ends at the start without it."""
     _pip("install", "--no-deps", "--no-cache-dir", ACCELERATE)
     return f"transformers {_said('import accelerate, transformers; print(transformers.__version__)')}"
+
+
+def podman() -> str:
+    """Debian with Python, as a tree to run containers from; podman, runc and debootstrap come from the system."""
+    for program in ("podman", "runc"):
+        if shutil.which(program) is None:
+            raise FileNotFoundError(f"{program} is not installed")
+    tree = real_dir() / "podman" / "tree"
+    shutil.rmtree(tree, ignore_errors=True)
+    tree.parent.mkdir(parents=True, exist_ok=True)
+    _call(["debootstrap", "--variant=minbase", "--include=python3", "bookworm", str(tree)])
+    return subprocess.run(["podman", "--version"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
 def models() -> str:
@@ -113,5 +129,6 @@ PARTS = {
         sources=(HERE / "kernels.py", HERE / "chain_drafting.py"),
     ),
     "vllm": Part("whether vLLM can be imported", vllm, needs=("models",)),
+    "podman": Part("a small Debian to run as a container", podman, asked=True),
     "transformers": Part("what `transformers serve` needs more", transformers, needs=("models",), pins=(ACCELERATE,)),
 }

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Build what is asked for; 1 when a part could not be built (the others are tried all the same)."""
     options = _options(arguments)
     failed: list[str] = []
-    for name in wanted(options.names or list(parts.PARTS), options.without):
+    for name in wanted(options.names or [name for name, part in parts.PARTS.items() if not part.asked], options.without):
         part = parts.PARTS[name]
         if behind := [need for need in part.needs if need in failed]:
             _say(f"{name}: left out, {behind[0]} failed")
@@ -92,7 +92,11 @@ def _told(name: str) -> str:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = argparse.ArgumentParser(prog="python -m tests.real.setup", description=f"Real engines for tests, in {real_dir()}.")
     options.add_argument(
-        "names", nargs="*", choices=[*parts.PARTS, []], metavar="NAME", help=f"of {', '.join(parts.PARTS)}; all by default"
+        "names",
+        nargs="*",
+        choices=[*parts.PARTS, []],
+        metavar="NAME",
+        help=f"of {', '.join(parts.PARTS)}; all but those that need root by default",
     )
     options.add_argument("--without", action="append", default=[], choices=list(parts.PARTS), help="leave out a part and what needs it")
     return options.parse_args(arguments)

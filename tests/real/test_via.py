@@ -1,4 +1,4 @@
-"""Behind `via: nsenter`: transformers in process, mount and IPC namespaces of its own, with a probe in its model."""
+"""Behind `via:`: transformers in process, mount and IPC namespaces of its own, and a small server in a container."""
 
 from __future__ import annotations
 
@@ -72,3 +72,69 @@ def _namespace(pid: int) -> str:
         return os.readlink(f"/proc/{pid}/ns/pid")
     except OSError:
         return ""
+
+
+PODMAN = "podman --root {0}/store --runroot {0}/run --storage-driver vfs --runtime runc --cgroup-manager cgroupfs --events-backend=file"
+LIMITS = ["--ulimit", "nofile=1024:4096", "--ulimit", "nproc=1000:1000"]
+"""Podman's own defaults are above what a root without CAP_SYS_RESOURCE may ask for."""
+SERVER = """
+from http.server import BaseHTTPRequestHandler, HTTPServer
+import sys
+
+class Hello(BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = b"hello"
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+HTTPServer(("127.0.0.1", int(sys.argv[1])), Hello).serve_forever()
+"""
+
+
+@pytest.fixture
+def container(tmp_path) -> Iterator[str]:
+    """The command that runs another in a container; the container has the network of this host."""
+    need("podman")
+    podman = PODMAN.format(tmp_path / "podman")
+    run = [*podman.split(), "run", "--detach", *LIMITS, "--network=host", "--name=box", "--rootfs", str(real_dir() / "podman" / "tree")]
+    subprocess.run([*run, "sleep", "3600"], check=True, stdout=subprocess.DEVNULL, timeout=120)
+    try:
+        yield f"{podman} exec -i box"
+    finally:
+        subprocess.run([*podman.split(), "rm", "--force", "box"], check=True, stdout=subprocess.DEVNULL, timeout=120)
+
+
+def test_a_server_in_a_container_is_launched_probed_restored_and_ended(container, port, tmp_path):
+    """A look at it by its port, too. Killing `podman exec` would leave its process: all ends by what runbook does inside."""
+    (tmp_path / "hello.py").write_text(SERVER)
+    write = {"id": "write", "copy": {"from": str(tmp_path / "hello.py"), "to": "/root/hello.py"}}
+    probe = {"at": "Hello.do_GET", "where": "entry", "show": {"path": "self.path"}}
+    steps = [
+        write,
+        {"id": "taps", "patch": {"for": "server", "file": "/root/hello.py", "probes": [probe]}},
+        {"id": "server", "launch": {"command": ["python3", "/root/hello.py", port], "port": port}},
+        {"id": "up", "wait_healthy": {"server": "server", "path": "/"}},
+        {"id": "ask", "request": {"server": "server", "get": "/asked"}},
+        {"id": "seen", "expect_probe": {"probe": "taps", "since": "ask", "until": "ask"}},
+        {"id": "state", "diagnose": {"server": "server", "url": f"http://127.0.0.1:{port}/", "timeout": "60s"}},
+        {"assert": ["steps.ask.text == 'hello'", "any(h.path == '/asked' for h in steps.seen.hits)"]},
+    ]
+    hosts = {"box": {"target": "local", "via": container, "python": "python3"}}
+    path = tmp_path / "p.yaml"
+    always = [{"restore": "taps"}, {"kill": {"step": "server"}}]
+    path.write_text(yaml.safe_dump({"runbook": 1, "name": "in a container", "hosts": hosts, "steps": steps, "always": always}))
+    outcome = runbook("run", path, "--json", "--no-suspend", state=tmp_path / "state", seconds=300)
+    assert outcome.code == 0, (outcome.out, outcome.err)
+    assert (outcome.json["verdict"], outcome.json["left_behind"]) == ("passed", []), outcome.err
+    inside = subprocess.run([*container.split(), "cat", "/root/hello.py"], check=True, stdout=subprocess.PIPE, text=True, timeout=60)
+    assert inside.stdout == SERVER, "the probe is out again"
+    until(lambda: not _python_in(container), 20)
+
+
+def _python_in(container: str) -> list[str]:
+    """Command lines of Python in the container, apart from the one that looks."""
+    look = "for f in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < $f; echo; done"
+    out = subprocess.run([*container.split(), "sh", "-c", look], check=True, stdout=subprocess.PIPE, text=True, timeout=60).stdout
+    return [line for line in out.splitlines() if "python" in line]
