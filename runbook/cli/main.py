@@ -178,14 +178,20 @@ def guarded(act: Callable[[], Any], argv: list[str]) -> int:
         return EXIT_BROKEN_PIPE
     except Exception as bug:
         if isinstance(bug, OSError) and bug.errno in FULL:
-            click.echo(f"runbook: the answer could not be written: {bug.strerror}. Make room, or write it somewhere else", err=True)
+            _say(f"runbook: the answer could not be written: {bug.strerror}. Make room, or write it somewhere else")
             return EXIT_BUG
         if isinstance(bug, FileNotFoundError) and _is_nowhere():
             return _told(click.UsageError("the folder in which this was called has been deleted: go to one that is there"), argv)
         from runbook.cli.bug import report
 
-        click.echo(report(bug, argv), err=True)
+        _say(report(bug, argv))
         return EXIT_BUG
+
+
+def _say(text: str) -> None:
+    """The last words, where they can be written at all."""
+    with contextlib.suppress(OSError):
+        click.echo(text, err=True)
 
 
 def _is_nowhere() -> bool:

@@ -25,7 +25,6 @@ from runbook.hosts.base import CancelToken, ConnectFailed, Host
 from runbook.model.clock import Clock
 from runbook.model.playbook import Playbook, Target
 from runbook.model.usual import Kin, MeasuredStart
-from runbook.model.verdict import EXIT_CODES
 from runbook.steps import TABLE
 
 
@@ -106,9 +105,9 @@ def controller() -> dict[str, Any]:
     }
 
 
-def leave(options: Options, as_json: bool, left: list[str]) -> None:
-    """The second Ctrl-C: say what is left, and go."""
-    code, how = EXIT_CODES["interrupted"], f"runbook cancel {options.run}"
+def leave(options: Options, as_json: bool, left: list[str], code: int) -> None:
+    """The second Ctrl-C or SIGTERM: say what is left, and go."""
+    how = f"runbook cancel {options.run}"
     click.echo(f"left at once; nothing more is cleaned up. `{how}` does it.", err=True)
     for line in left:
         click.echo(f"left behind: {line}", err=True)

@@ -29,8 +29,8 @@ from runbook.model.units import format_duration
 from runbook.model.verdict import EXIT_CODES, INTERRUPTED_BY
 
 Ended = TypeVar("Ended", bound="RunEnded | RunSuspended")
-Leave = Callable[[list[str]], None]
-"""Called on the second Ctrl-C with what is left on hosts; it does not come back."""
+Leave = Callable[[list[str], int], None]
+"""Called on the second Ctrl-C or SIGTERM with what is left on hosts and the exit code; it does not come back."""
 
 
 class Execution:
@@ -148,7 +148,9 @@ class Execution:
 
     def _again(self, name: str) -> None:
         owed = list(self._runtime.state.owed.values())
-        self._leave([f"{debt.host}: {debt.kind} of `{debt.step}`" for debt in owed if debt.kind != "keeper"])
+        left = [f"{debt.host}: {debt.kind} of `{debt.step}`" for debt in owed if debt.kind != "keeper"]
+        code = INTERRUPTED_BY.get(self._interrupted_by or name, EXIT_CODES["interrupted"])
+        self._leave(left or [f"{debt.host}: the run's keeper and its folder" for debt in owed], code)
 
     def _suspend(self, ending: Ending) -> RunSuspended | None:
         """Hand every host to its keeper. A host that cannot be told is a reason to clean up instead."""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.cli import Outcome, runbook
+from tests.e2e.cli import ROOT, Outcome, runbook, start
+from tests.support.waiting import until
 
 BOOK = """\
 runbook: 1
@@ -57,3 +63,33 @@ def test_a_run_whose_folder_cannot_be_made_again_cleans_up_and_says_why(box):
     done = box.run(f"rm -r {box.out.parent}; echo x > {box.out.parent}")
     assert (done.code, done.json["verdict"], done.json["cleanup"]["status"]) == (70, "error", "passed"), done.err
     assert "Not a directory; all was cleaned up" in done.json["reason"]
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(("first", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_the_second_signal_leaves_at_once_with_the_code_of_the_first_and_cancel_does_the_rest(box, first, code):
+    begun = box.folder / "begun"
+    (box.folder / "book.yaml").write_text(BOOK.format(luck="sleep 600") + f"always:\n- run: touch {begun}; sleep 3\n")
+    child = start("run", box.folder / "book.yaml", "--out", box.out, "--json", state=box.state)
+    until(lambda: (box.out / "events.jsonl").exists() and '"step":"luck"' in (box.out / "events.jsonl").read_text(), 60)
+    child.send_signal(first)
+    until(begun.exists, 60)
+    child.send_signal(signal.SIGTERM)
+    out, err = child.communicate(timeout=30)
+    answer = json.loads(out)
+    assert (child.returncode, answer["exit_code"]) == (code, code) and "left at once" in err, err
+    assert answer["left_behind"] == ["local: launch of `server`"] and answer["next"] == [f"runbook cancel {answer['run']}"]
+    assert runbook("cancel", box.out, state=box.state).code == 0
+    assert not (box.state / "runbook-host").exists()
+
+
+@pytest.mark.e2e
+def test_a_full_device_for_both_streams_is_no_verdict_and_the_host_is_clean(box):
+    (box.folder / "book.yaml").write_text(BOOK.format(luck="echo hi"))
+    env = {**os.environ, "XDG_STATE_HOME": str(box.state), "PYTHONPATH": str(ROOT)}
+    with open("/dev/full", "w") as full:
+        argv = [sys.executable, "-m", "runbook.cli.main", "run", "book.yaml", "--json"]
+        done = subprocess.run(argv, cwd=box.folder, env=env, stdout=full, stderr=full, timeout=120, check=False)
+    assert done.returncode == 70 and not (box.state / "runbook-host").exists()
+    shown = runbook("show", "last", "--json", state=box.state)
+    assert json.loads(shown.out)["verdict"] == "passed"

@@ -115,5 +115,5 @@ def play(
         clock=clock,
     )
     runtime.ask, runtime.stepping = ask, Stepping() if step else None
-    ended = execute(runtime, lambda left: None, {"pid": 1})
+    ended = execute(runtime, lambda *_: None, {"pid": 1})
     return ended, events, list(SAID)

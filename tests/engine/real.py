@@ -37,4 +37,4 @@ def run_here(text: str, folder: Path, *, check: bool = False) -> tuple[Any, list
         environ={},
         clock=clock,
     )
-    return execute(runtime, lambda left: None, {"pid": 1}), events
+    return execute(runtime, lambda *_: None, {"pid": 1}), events

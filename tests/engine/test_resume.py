@@ -69,7 +69,7 @@ def dies(text, folder, at):
     SAID.clear()
     FAILURES.clear()
     with pytest.raises(Dies):
-        execute(runtime(text, folder, die_at=at), lambda left: None, {"pid": 1})
+        execute(runtime(text, folder, die_at=at), lambda *_: None, {"pid": 1})
     return list(SAID)
 
 
@@ -78,7 +78,7 @@ def goes_on(text, folder, die_at=None, **how):
     SAID.clear()
     events = load_events(folder)
     again = runtime(text, folder, len(events), die_at)
-    last = resume(again, events, past_of(again.playbook, events, **how), lambda left: None, {"pid": 2})
+    last = resume(again, events, past_of(again.playbook, events, **how), lambda *_: None, {"pid": 2})
     return last, list(SAID)
 
 
@@ -324,7 +324,7 @@ def test_a_disk_that_is_full_at_any_event_costs_no_cleanup(tmp_path, at):
         return append(event)
 
     made.journal.append = full
-    last = execute(made, lambda left: None, {"pid": 1})
+    last = execute(made, lambda *_: None, {"pid": 1})
     assert (last.verdict, last.exit_code, last.cleanup) == ("error", 70, "passed") and "No space left" in last.reason
     assert ("last", "a") in SAID
     assert isinstance(load_events(tmp_path)[-1], RunEnded), "there was room again at the end"
