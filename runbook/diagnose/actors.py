@@ -13,7 +13,7 @@ from typing import NamedTuple
 from runbook.diagnose.calls import at_calls
 from runbook.diagnose.child_progress import is_compiler
 from runbook.diagnose.execution import SPINS, WORKS, Run, execution, peer_execution
-from runbook.diagnose.family import accused, everyone, is_helper, name, ranks, ranks_elsewhere
+from runbook.diagnose.family import accused, everyone, is_helper, name, ranks_elsewhere
 from runbook.diagnose.loops import LOOKS, loop_of
 from runbook.diagnose.motion import readings, rows
 from runbook.diagnose.places import NOWHERE, Place, places, wchan_kind
@@ -155,8 +155,8 @@ def _strangers(view: View) -> Iterator[Unseen]:
     for one in sockets(view):
         if knocks_here(view, one):
             yield Unseen("stranger", f"{one.peer}, to which it connects, is on this host: its listener lives and may still accept")
-        elif one.state == "SYN-SENT" and all(process.pid != one.pid for process in view.once(ranks).values()):
-            yield Unseen("stranger", f"its attempt to reach {one.peer} has no answer yet, and the kernel gives it up after some minutes")
+        elif one.state == "SYN-SENT":
+            yield Unseen("stranger", f"its attempt to reach {one.peer} has no answer yet, which may come after some minutes, or never")
     locks = view.newest("locks")
     for lock in locks.value if isinstance(locks, Seen) else ():
         if lock.waiters and (not lock.holder_known or (lock.holder is not None and lock.holder not in ours | watched)):

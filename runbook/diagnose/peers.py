@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runbook.diagnose.actors import actors, knocks_here
+from runbook.diagnose.actors import actors, knocks_here, sockets
 from runbook.diagnose.calls import at_calls
 from runbook.diagnose.deadlocks import knot_proof, knotted
 from runbook.diagnose.execution import APART_S, Run, execution, peer_execution
@@ -17,18 +17,20 @@ from runbook.model.sample import ProcessSample, SocketSample
 from runbook.model.units import format_duration
 from runbook.model.verdict import Diagnosis
 
-CONNECT_S = 60.0
-"""Collective libraries try to connect for about a minute by design, so a shorter attempt is only a suspicion."""
+KERNEL_S = 110.0
+"""An attempt that the kernel itself gave up was seen for about so long: it repeats the first packet for 127 s, less two looks."""
+ATTEMPTS = 2
 
 
 def blocked_peer(view: View) -> Diagnosis | None:
     """hung/blocked_peer: when a frozen thread reads from a partner that is dead or stopped, at two looks ≥ 10 s apart; or from one that, by
     its threads' system calls, can never send again; its own receive without a limit of time, in the call as at the socket;
-    or, once the stall budget is spent, when a rank's first attempt to reach another host has no answer.
+    or, and then only likely, when the kernel gave up a rank's attempts to reach an address of another host twice, each after two minutes.
 
     its live twins: a slow download, of which only TCP counters tell; a partner that computes, sleeps, is stopped and let go on in turn, or
     waits for somebody else; one on another host that nobody can see; a stopped helper beside the partner that it reads from; an
-    attempt of another program to connect, which the kernel gives up by itself; a partner that an alarm of its own will end.
+    attempt to reach a machine that still boots, which the kernel repeats for two minutes and the library for as long as it was told; a
+    partner that an alarm of its own will end.
     """
     if view.once(actors) or excused(view):
         return None
@@ -100,18 +102,16 @@ def _is_down(view: View, partner: ProcessSample) -> bool:
 
 
 def _unanswered(view: View) -> Diagnosis | None:
-    """An attempt to connect that had no answer for a minute, though somebody waits for it."""
+    """An address that did not answer a rank for as long as the kernel asks, twice, and that is asked again."""
     clock = view.once(stall)
-    looks = [(sample.t, {(one.pid, one.local, one.peer): one for one in value}) for sample, value in readings(view.samples, "sockets")]
-    looks = [look for look in looks if look[0] >= clock.since]
-    if len(looks) < 2 or not clock.over() or clock.wall_s < CONNECT_S or not view.once(standstill).has("data"):
+    if not clock.over() or not view.once(standstill).has("data"):
         return None
-    for ends, one in looks[-1][1].items():
-        held = [t for t, table in looks if ends in table and table[ends].state == "SYN-SENT"]
-        if knocks_here(view, one) or _tried_before(view, one) or not _is_of_a_rank(view, one.pid):
+    for one in sockets(view):
+        if one.state != "SYN-SENT" or knocks_here(view, one) or not _is_of_a_rank(view, one.pid):
             continue
-        if one.state == "SYN-SENT" and held[-1] - held[0] >= APART_S:
-            return _unanswered_verdict(view, one, held[-1] - held[0])
+        given_up = [seconds for seconds in _attempts(view, one).values() if seconds >= KERNEL_S]
+        if len(given_up) >= ATTEMPTS:
+            return _unanswered_verdict(view, one, view.now - clock.since)
     return None
 
 
@@ -120,17 +120,19 @@ def _is_of_a_rank(view: View, pid: int) -> bool:
     return any(process.pid == pid for process in view.once(ranks).values())
 
 
-def _tried_before(view: View, one: SocketSample) -> bool:
-    """Whether somebody here tried the same address by another socket as well: it is tried again and again."""
-    found = {
-        each.local for _, table in readings(view.samples, "sockets") for each in table if each.peer == one.peer and each.state == "SYN-SENT"
-    }
-    return bool(found - {one.local})
+def _attempts(view: View, one: SocketSample) -> dict[str, float]:
+    """Seconds for which each earlier attempt of this process at the same address was seen, by its own end."""
+    times: dict[str, list[float]] = {}
+    for sample, table in readings(view.samples, "sockets"):
+        for each in table:
+            if (each.pid, each.peer, each.state) == (one.pid, one.peer, "SYN-SENT") and sample.t >= view.once(stall).since:
+                times.setdefault(each.local, []).append(sample.t)
+    return {local: found[-1] - found[0] for local, found in times.items() if local != one.local}
 
 
 def _unanswered_verdict(view: View, one: SocketSample, seconds: float) -> Diagnosis:
     process = next((each for each in view.once(everyone).values() if each.pid == one.pid), None)
-    text = f"its attempt to reach {one.peer} from {one.local} has no answer for {format_duration(seconds)}"
+    text = f"its attempts to reach {one.peer} have no answer for {format_duration(seconds)}, and the kernel gave up {ATTEMPTS} of them"
     return verdict(
         view,
         "blocked_peer",

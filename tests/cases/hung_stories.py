@@ -61,14 +61,14 @@ def c13() -> Told:
 
 
 def c14() -> Told:
-    """A rank knocks at an address that nobody answers."""
+    """A rank knocks at an address that nobody answers; whenever the kernel gives up, the library tries again."""
     lines = {
         0.0: "node1:880:944 [0] NCCL INFO Bootstrap : Using veth7f1c2a0:172.31.9.1<0>",
         10.0: "node1:880:961 [0] NCCL INFO ncclCommInitRank comm 0x55f1d0 rank 0 nranks 2 busId 1a000 - Init START",
     }
 
     def look(s: float) -> dict:
-        one = socket(101, received=0, sent=0, state="SYN-SENT", quiet_s=s)
+        one = socket(101, received=0, sent=0, state="SYN-SENT", quiet_s=s, local=f"172.31.9.1:{41000 + int(s / 130)}")
         ranks = [proc(101, "python train.py", ppid=100, run_s=2.0, switches=700, wchan="inet_wait_for_connect", rank=0)]
         return full(
             log=at(s, lines),

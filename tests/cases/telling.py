@@ -147,11 +147,12 @@ def listens(address: str = "0.0.0.0:8000", pid: int = 100, *, ours: bool = True)
 
 
 def socket(
-    pid: int, *, received: int, sent: int = 400, quiet_s: float = 0.1, state: str = "ESTAB", peer_pid: int | None = None
-) -> SocketSample:
+    pid: int, *, received: int, sent: int = 400, quiet_s: float = 0.1, state: str = "ESTAB", peer_pid: int | None = None,
+    local: str = "10.0.0.7:40112",
+) -> SocketSample:  # fmt: skip
     """A TCP connection of a process."""
     return SocketSample(
-        pid=pid, local="10.0.0.7:40112", peer="10.0.0.9:443", state=state, received=received, sent=sent, quiet_s=quiet_s, unread=0, unsent=0,
+        pid=pid, local=local, peer="10.0.0.9:443", state=state, received=received, sent=sent, quiet_s=quiet_s, unread=0, unsent=0,
         peer_pid=peer_pid,
     )  # fmt: skip
 

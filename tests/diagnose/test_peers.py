@@ -193,9 +193,29 @@ def test_a_server_on_this_host_that_does_not_accept_yet_is_not_hung(peer: str) -
     assert verdict.verdict == "undecided" and peer in verdict.reason
 
 
-def test_attempts_that_are_made_again_and_again_may_come_through() -> None:
-    def tell(second: float):
-        one = connection(state="SYN-SENT", received=0, peer="172.17.0.9:29500")
-        return {**attempt(second), "sockets": Seen((msgspec.structs.replace(one, local=f"10.0.0.5:{41000 + int(second / 130)}"),))}
+def knocking(*, seconds: float, each_s: float, comes_at: float = 1e9, number: int | None = 0):
+    """A rank that knocks at an address which does not answer, by a new socket after so long."""
 
-    assert state(scene(tell, seconds=230), final=True).verdict == "undecided"
+    def tell(second: float):
+        found = "SYN-SENT" if second < comes_at else "ESTAB"
+        one = connection(state=found, received=0, peer="172.17.0.9:29500")
+        once = msgspec.structs.replace(one, local=f"10.0.0.5:{41000 + int(second / each_s)}")
+        return {"processes": [proc(wchan="inet_wait_for_connect", rank=number)], "sockets": Seen((once,))}
+
+    return scene(tell, seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "each_s"), [(60, 1e9), (130, 1e9), (300, 1e9), (200, 130), (300, 20)], ids=["short", "one", "long", "second", "impatient"]
+)
+def test_a_machine_that_boots_does_not_answer_yet(seconds: float, each_s: float) -> None:
+    """The kernel repeats the first packet for two minutes, and the library the attempt, for as long as it was told."""
+    verdict = state(knocking(seconds=seconds, each_s=each_s), final=True)
+    assert verdict.verdict == "undecided" and "172.17.0.9:29500" in verdict.reason
+
+
+def test_what_the_kernel_gave_up_twice_is_likely_never_to_answer() -> None:
+    verdict = state(knocking(seconds=300, each_s=130))
+    assert (verdict.verdict, verdict.kind, verdict.confidence) == ("hung", "blocked_peer", "likely") and "172.17.0.9" in verdict.reason
+    assert state(knocking(seconds=300, each_s=130, number=None), final=True).verdict == "undecided"
+    assert state(knocking(seconds=300, each_s=130, comes_at=264), final=True).verdict == "undecided"
