@@ -130,7 +130,7 @@ def _pairs(values: dict[str, Any]) -> str:
 
 def _list(inventory: Inventory, rows: list[dict[str, Any]]) -> None:
     if not rows:
-        click.echo("no hosts.yaml here and none in ~/.config/runbook; every ssh alias is a target, and `local` and `lab`", err=True)
+        click.echo("no host in a hosts.yaml here or in ~/.config/runbook; every ssh alias is a target, and `local` and `lab`", err=True)
     width = max((len(row["host"]) for row in rows), default=0)
     for row in rows:
         marks = [mark for mark in ("production", "shared") if row[mark]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -16,6 +17,8 @@ from runbook.hosts.base import ResolveFailed
 LIMIT_S = 30.0
 """An inventory script may ask a cloud."""
 SLURM = re.compile(r"slurm:(\d+(?:_\d+)?)")
+STRICT = {"ANSIBLE_INVENTORY_UNPARSED_FAILED": "true", "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true", "ANSIBLE_NOCOLOR": "true"}
+"""Without them Ansible warns of what it cannot read and answers with no hosts."""
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -98,12 +101,19 @@ def _ask(argv: Sequence[str], hint: str) -> str:
     if shutil.which(argv[0]) is None:
         raise ResolveFailed(f"there is no `{argv[0]}` on this machine", hint)
     try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, check=False)
+        environ = {**os.environ, **STRICT}
+        done = subprocess.run(argv, env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, check=False)
     except subprocess.TimeoutExpired:
         raise ResolveFailed(f"`{argv[0]}` gave no answer in {LIMIT_S:.0f} s", f"try `{' '.join(argv)}` by hand") from None
     except OSError as error:
         raise ResolveFailed(f"`{argv[0]}` could not be run: {error.strerror}", hint) from None
     if done.returncode != 0:
         lines = done.stderr.decode(errors="replace").strip().splitlines() or [f"exited {done.returncode}"]
-        raise ResolveFailed(f"`{argv[0]}` failed: {lines[-1][:300]}", f"try `{' '.join(argv)}` by hand")
+        raise ResolveFailed(f"`{argv[0]}` failed: {_reason(lines)[:300]}", f"try `{' '.join(argv)}` by hand")
     return done.stdout.decode(errors="replace")
+
+
+def _reason(lines: Sequence[str]) -> str:
+    """The line that says most: Ansible ends with "completely failed" and has warned before of what it did not understand."""
+    told = [line.partition(": ")[2] for line in lines if line.startswith("[WARNING]: Failed to parse inventory with")]
+    return told[0] if told else lines[-1]

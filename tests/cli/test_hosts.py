@@ -116,3 +116,43 @@ def test_an_inventory_that_ansible_cannot_read_is_said_with_its_place(here, caps
     command(here, "ansible-inventory", "no json")
     assert exit_code(["hosts"]) == 2
     assert "hosts.yaml:2:10: error[bad-inventory]" in capsys.readouterr().err
+
+
+UNPARSED = """#!/bin/sh
+if [ "$ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED" != true ]; then echo '{"_meta": {"hostvars": {}}}'; exit 0; fi
+echo "[WARNING]: Failed to parse inventory with 'ini' plugin: Section [gpu:children] includes undefined group 'nope'." >&2
+echo "[ERROR]: Completely failed to parse inventory source inventory.ini" >&2
+exit 1
+"""
+"""As `ansible-inventory` of ansible-core 2.19 answers, shortened: unless it is asked to be strict, with a warning and no hosts."""
+
+
+def test_what_ansible_does_not_understand_is_no_empty_inventory(here, capsys):
+    (here / "inventory.ini").write_text("[gpu:children]\nnope\n")
+    (here / "hosts.yaml").write_text("ansible: inventory.ini\n")
+    command(here, "ansible-inventory", "")
+    (here / "bin" / "ansible-inventory").write_text(UNPARSED)
+    assert exit_code(["hosts"]) == 2
+    err = capsys.readouterr().err
+    assert "hosts.yaml:1:10: error[bad-inventory]" in err and "includes undefined group 'nope'" in err
+
+
+def test_a_bad_hosts_yaml_is_told_to_programs_as_everything_else(here, capsys):
+    (here / "hosts.yaml").write_text("hosts:\n  a: {prot: 1}\n  b: {port: x}\n")
+    assert exit_code(["hosts", "--json"]) == 2
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["verdict"] == "invalid" and [(one["line"], one["col"]) for one in answer["diagnostics"]] == [(2, 7), (3, 13)]
+
+
+def test_a_name_that_is_nearly_one_of_hosts_yaml_is_asked_about(here, capsys):
+    assert exit_code(["hosts", "gpu7x"]) == 0
+    assert "did you mean `gpu7`?" in capsys.readouterr().err
+    assert exit_code(["hosts", "gpu7"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_jump_hosts_that_go_round_are_noted(here, capsys):
+    (here / "ssh_config").write_text("Host gpu7\n  ProxyJump door\nHost door\n  ProxyJump gpu7\n")
+    assert exit_code(["hosts", "gpu7", "--json"]) == 0
+    (host,) = json.loads(capsys.readouterr().out)["hosts"]
+    assert host["notes"] == ["the jump hosts go round: gpu7 -> door -> gpu7; correct `ProxyJump`"]
