@@ -4,7 +4,9 @@ Functions are found by line alone, since what a stack calls them is not always w
 """
 
 import ast
+import errno
 import os
+import stat
 import threading
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
@@ -13,6 +15,7 @@ from .rights import read_file
 
 MOST_BYTES = 512 << 10
 MOST_KEPT = 64
+MOST_LINKS = 40  # as the kernel's own limit
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 LOOPS = (ast.While, ast.For, ast.AsyncFor)
 _lock = threading.Lock()
@@ -101,7 +104,8 @@ def chain(node: Any) -> str:
 
 
 def read(pid: int, path: str) -> Optional[Source]:
-    """The source of a file that a process runs; None where it cannot be read, or may have changed since the process began."""
+    """The source of a file that a process runs; None where it cannot be read, or may have changed since the process began: it, or a link
+    or a folder on the way to it."""
     try:
         return careful.read(("source", path), lambda: _read(pid, path))
     except (OSError, careful.Stuck):
@@ -109,11 +113,12 @@ def read(pid: int, path: str) -> Optional[Source]:
 
 
 def _read(pid: int, path: str) -> Optional[Source]:
-    place = "/proc/%d/root%s" % (pid, path)
     if not os.path.isabs(path):
         return None
-    info = os.stat(place)
-    if max(info.st_mtime, info.st_ctime) > procs.code_since(pid) or info.st_size > MOST_BYTES:
+    since = procs.code_since(pid)
+    place = _settled("/proc/%d/root" % pid, path, since)
+    info = os.lstat(place)
+    if not stat.S_ISREG(info.st_mode) or max(info.st_mtime, info.st_ctime) > since or info.st_size > MOST_BYTES:
         return None
     key = (path, info.st_dev, info.st_ino, info.st_mtime_ns)
     with _lock:
@@ -125,6 +130,31 @@ def _read(pid: int, path: str) -> Optional[Source]:
         while len(_kept) > MOST_KEPT:
             del _kept[next(iter(_kept))]
     return source
+
+
+def _settled(root: str, path: str, since: float) -> str:
+    """Where the file lies without any link. Raises OSError where a link or a folder was made, moved or renamed since then.
+
+    What is added to a folder changes both of its times; what is done to the folder itself only ctime.
+    """
+    names, done, links = path.split("/")[::-1], "", 0
+    while names:
+        name = names.pop()
+        if name == "..":
+            done = os.path.dirname(done)
+        if name in ("", ".", ".."):
+            continue
+        info = os.lstat("%s%s/%s" % (root, done, name))
+        moved = info.st_ctime > since and (stat.S_ISLNK(info.st_mode) or (stat.S_ISDIR(info.st_mode) and info.st_ctime != info.st_mtime))
+        if moved or links > MOST_LINKS:
+            raise OSError(errno.ESTALE, "the way to it has changed")
+        if stat.S_ISLNK(info.st_mode):
+            target, links = os.readlink("%s%s/%s" % (root, done, name)), links + 1
+            done = "" if target.startswith("/") else done
+            names += target.split("/")[::-1]
+        else:
+            done = "%s/%s" % (done, name)
+    return root + done
 
 
 def _parsed(path: str, raw: bytes) -> Optional[Source]:

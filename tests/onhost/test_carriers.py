@@ -13,7 +13,7 @@ from keeper_kit import Site, until
 from runbook.model.sample import Sample, Seen
 from runbook.onhost import calls, procs
 
-pytestmark = pytest.mark.skipif(not calls._NAMES, reason="no table for this machine")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not calls._NAMES, reason="no table for this machine")]
 
 LOOP = """
 import ctypes, os, select, socket, sys, threading, time
