@@ -93,6 +93,7 @@ def runs(state_dir: str) -> List[Dict[str, Any]]:
 def _run(folder: runfolder.RunFolder) -> Dict[str, Any]:
     row: Dict[str, Any] = {"run": folder.run, "path": folder.path, "keeper": False, "live": [], "patched": [], "problem": ""}
     try:
+        runfolder.read_json(lease.path_of(folder))
         row["keeper"] = keeper_link.living(folder) is not None
         row["live"] = [_launch(record) for record in folder.launch_records() if _lives(record)]
         row["patched"] = [record["path"] for record in patches.open_records(folder.state_dir, folder.run)]

@@ -17,7 +17,7 @@ from typing import Any, ContextManager, Dict, List, Optional, Set, Tuple
 
 from . import held, keeper_link, notices, procs
 from .errors import OpError
-from .runfolder import RunFolder, locked, read_json, remove_if_empty, run_names, undo_lock, write_json
+from .runfolder import RunFolder, locked, read_json, read_sound, remove_if_empty, run_names, undo_lock, unless_damaged, write_json
 
 ALONE_S = 600.0
 """How long a lease without a keeper lasts after its last renewal, when its connection hangs and nobody can tell that it is dead."""
@@ -145,9 +145,9 @@ def leases(state_dir: str) -> List[Dict[str, Any]]:
     found = []
     for run in run_names(state_dir):
         folder = RunFolder(state_dir, run)
-        record = read_json(path_of(folder))
+        record = read_sound(path_of(folder))
         if record is not None:
-            with contextlib.suppress(FileNotFoundError):  # its folder is removed at this moment: it is given back
+            with contextlib.suppress(FileNotFoundError), unless_damaged():  # its folder is removed at this moment: it is given back
                 found.append(_view(folder, record))
     return sorted(found, key=lambda lease: lease["since"])
 

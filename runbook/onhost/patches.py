@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, List, Optional
 from . import bytecode, target_file, undo_text
 from .errors import OpError
 from .files import atomic_write, sync_folder
-from .runfolder import RunFolder, checked_name, locked, read_json, run_names, undo_lock, write_json
+from .runfolder import RunFolder, checked_name, locked, read_json, read_sound, run_names, undo_lock, write_json
 from .target_file import digest
 
 MOST_RECORDS = 5000
@@ -38,13 +38,17 @@ def _refuse_other_run(state_dir: str, run: str, path: str) -> None:
 
 
 def records(state_dir: str, run: Optional[str] = None) -> List[Dict[str, Any]]:
-    """Undo records of one run or of all, oldest first; each with `folder`. At most 5,000 are read."""
+    """Undo records of one run or of all, oldest first; each with `folder`. At most 5,000 are read.
+
+    Raises OpError for a damaged one of that run; of all runs it is left out.
+    """
+    read = read_json if run is not None else read_sound
     runs = os.path.join(state_dir, "runs")
     found: List[Dict[str, Any]] = []
     for name in run_names(state_dir) if run is None else [run]:
         for id in _names(os.path.join(runs, name, "undo")):
             folder = os.path.join(runs, name, "undo", id)
-            record = read_json(os.path.join(folder, "record.json")) if "." not in id[:1] and len(found) < MOST_RECORDS else None
+            record = read(os.path.join(folder, "record.json")) if "." not in id[:1] and len(found) < MOST_RECORDS else None
             if record is not None:
                 found.append({**record, "folder": folder})
     return sorted(found, key=lambda record: record["seq"])

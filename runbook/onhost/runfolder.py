@@ -113,9 +113,33 @@ def remove_if_empty(state_dir: str) -> None:
             pass  # it holds what is not a run's
 
 
+@contextlib.contextmanager
+def unless_damaged() -> Iterator[None]:
+    """Leave out what cannot be read of one run: it must not stop all others. The doctor names it.
+
+    A record of another version still raises: somebody knows what it says.
+    """
+    try:
+        yield
+    except OpError as error:
+        if error.code == "unsupported":
+            raise
+
+
+def read_sound(path: str) -> Optional[Dict[str, Any]]:
+    """A record; None also when it is damaged."""
+    with unless_damaged():
+        return read_json(path)
+    return None
+
+
 def run_names(state_dir: str) -> List[str]:
-    """Names of the runs with a folder here, without those that are being removed."""
-    return [name for name in _names(os.path.join(state_dir, "runs")) if not name.startswith(GONE)]
+    """Names of the runs with a folder here, without those that are being removed and what is not ours."""
+    try:
+        with os.scandir(os.path.join(state_dir, "runs")) as entries:
+            return sorted(entry.name for entry in entries if _NAME.fullmatch(entry.name) and entry.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 class RunFolder:

@@ -299,3 +299,22 @@ def test_only_telling_lines_of_the_kernel_are_kept(raw, text):
 
 def test_a_kernel_log_that_cannot_be_read_says_why(tmp_path):
     assert kernel_log.KernelLog(str(tmp_path / "none")).since(0)["reason"].endswith("No such file or directory")
+
+
+def test_what_is_damaged_of_one_run_does_not_stop_the_others_and_the_doctor_names_it(local_host, own_state):
+    state = own_state / "runbook-host"
+    for run, file in (("r1", "undo/taps/record.json"), ("r2", f"lease-{os.uname().nodename}.json"), ("r3", "keeper.json"), (".odd", "x")):
+        path = state / "runs" / run / file
+        path.parent.mkdir(parents=True)
+        path.write_text("{ damaged")
+    (state / "runs" / "r3" / f"lease-{os.uname().nodename}.json").write_text('{"format": 1, "run": "r3"}')
+    (state / "runs" / "a_file").touch()
+    assert local_host.take_lease("mine", "me@laptop", 60.0) == () and local_host.open_patches() == ()
+    rows = {row.run: row.problem for row in local_host.examine().runs}
+    assert sorted(rows) == ["mine", "r1", "r2", "r3"]
+    assert all("is not JSON" in rows[run] for run in ("r1", "r2", "r3")) and rows["mine"] == ""
+
+
+def test_a_state_folder_that_is_a_file_is_a_finding(own_state, local_host):
+    (own_state / "runbook-host").touch()
+    assert "no folder" in local_host.examine().state.problem
