@@ -23,8 +23,9 @@ def release(tmp_path):
 @pytest.fixture
 def program(release):
     """A process that has begun after all of that, a moment ago."""
-    time.sleep(0.03)  # start times are ticks of 10 ms
+    time.sleep(0.03)  # start times, and how long the host is up, are told in hundredths
     with subprocess.Popen(["sleep", "60"]) as child:
+        time.sleep(0.03)
         yield child.pid
         child.kill()
 
