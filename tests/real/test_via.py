@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,12 +46,15 @@ def inside() -> Iterator[int]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
-def test_a_server_in_namespaces_is_launched_probed_restored_and_ended(inside, port, tmp_path):
+@pytest.mark.parametrize("become", ["", "sudo -n "], ids=["nsenter", "sudo_nsenter"])
+def test_a_server_in_namespaces_is_launched_probed_restored_and_ended(become, inside, port, tmp_path):
     need("transformers")
+    if become and shutil.which("sudo") is None:
+        pytest.skip("sudo is not installed")
     patch = {"id": "ids", "patch": {"for": "server", "module": MODULE, "probes": [PROBE]}}
     path = engines.playbook(tmp_path / "p.yaml", engines.transformers(port), [*STEPS, *SEEN], [patch], [{"restore": "ids"}, *engines.END])
     whole = yaml.safe_load(path.read_text())
-    whole["hosts"] = {"gpu": {"target": "local", "via": f"nsenter -t {inside} -m -p -i --root --wd"}}
+    whole["hosts"] = {"gpu": {"target": "local", "via": f"{become}nsenter -t {inside} -m -p -i --root --wd"}}
     path.write_text(yaml.safe_dump(whole, sort_keys=False))
     before = hashlib.sha256(source().read_bytes()).hexdigest()
     outcome = runbook("run", path, "--json", "--no-suspend", "--out", tmp_path / "run", state=tmp_path / "state", seconds=900)
