@@ -85,7 +85,7 @@ def tell_answer(folder: Path, as_json: bool) -> int:
 
 def tell_standing(story: Story, folder: Path, as_json: bool, *, lost: bool) -> int:
     """Print where a run stands that has no verdict; answer 75, or 9 when nobody works on it."""
-    run = story.header.run if story.header else folder.name
+    run = story.header.run if story.header else store.name_of(folder)
     resume = [f"runbook resume {run}"] if story.header else []  # without a beginning there is nothing to go on from
     next = [*resume, f"runbook cancel {run}"] if lost else [f"runbook wait {run} --for {AGAIN}"]
     stands = StandsAt(run=run, state="lost" if lost else "running", next=next, **running(story))

@@ -33,14 +33,9 @@ def known_hosts(folder: Path) -> list[str]:
     return list(dict.fromkeys(str(name) for name in said))
 
 
-def run_of(folder: Path) -> str:
-    """The id of a run, as far as its folder tells: one that was put elsewhere by --out need not have its name."""
-    return str(lock.last_holder(folder).get(store.RUN) or folder.name)
-
-
 def cancel(folder: Path, why: str, *, as_json: bool) -> int:
     """End on every known host what the run left there; answer 0 when nothing is left, 1 else, 6 when one was not reached."""
-    hosts, run = known_hosts(folder), run_of(folder)
+    hosts, run = known_hosts(folder), store.name_of(folder)
     if not hosts:
         raise click.UsageError(
             f"{run}: {why}, and its folder does not say on which hosts it was: `runbook doctor HOST` shows what lies on one, "
@@ -66,7 +61,7 @@ def _ended(name: str, folder: Path) -> list[str]:
     host = connect(Target(target=name), clock=SystemClock(), cancel=CancelToken(), cwd=Path(cwd) if cwd else None)
     with contextlib.closing(host):
         try:
-            return _released(host, run_of(folder))
+            return _released(host, Path(store.name_of(folder)).name)
         except RemoteError as problem:
             if problem.code != "not_found":
                 raise
@@ -80,7 +75,7 @@ def _released(host: Host, run: str) -> list[str]:
 
 
 def _tell(folder: Path, why: str, left: list[str], code: int, as_json: bool) -> int:
-    run = run_of(folder)
+    run = store.name_of(folder)
     again = [f"runbook cancel {run}  # tries again to clean up"] if left else []
     reason = f"{why}; " + ("cleanup is not complete" if left else "nothing of it is left on its hosts")
     for line in left:

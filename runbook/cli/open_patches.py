@@ -103,7 +103,7 @@ def _of_journal(run: str) -> _Journal:
     state = fold(store.read_run(folder))
     header = state.header
     if header is None:
-        hint = f"`runbook cancel {folder.name}` cleans its hosts up, `--host HOST` restores on one"
+        hint = f"`runbook cancel {store.name_of(folder)}` cleans its hosts up, `--host HOST` restores on one"
         raise click.UsageError(f"{folder.name}: {recorded.no_beginning(folder)}; {hint}")
     goes_on = state.ended is None and state.suspended is None and store.is_alive(state.controller)
     pid = state.controller.get("pid")

@@ -72,7 +72,7 @@ def _resume(folder: Path, redo: tuple[str, ...], skip: tuple[str, ...], as_json:
     state = fold(events)
     header = state.header
     if header is None:
-        way = f"`runbook cancel {folder.name}` ends what it may have left on its hosts"
+        way = f"`runbook cancel {store.name_of(folder)}` ends what it may have left on its hosts"
         raise click.UsageError(f"{folder.name}: {recorded.no_beginning(folder)}, so it cannot be gone on with; {way}")
     if state.ended is not None:
         click.echo(f"{header.run} has ended already: {state.ended.verdict}", err=True)

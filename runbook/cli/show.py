@@ -86,7 +86,9 @@ def _follow(folder: Path, file: str) -> int:
 
 def _behind(story: Story, stale: str, folder: Path) -> str:
     if story.header is None:
-        return f"lost: nobody works on it, and {recorded.no_beginning(folder)}; `runbook cancel {folder.name}` cleans its hosts up"
+        return (
+            f"lost: nobody works on it, and {recorded.no_beginning(folder)}; `runbook cancel {store.name_of(folder)}` cleans its hosts up"
+        )
     run = story.header.run
     go_on = f"`runbook resume {run}` goes on with it, " if stale == "lost" else ""
     return f"{STALE[stale]}; {go_on}`runbook cancel {run}` makes sure and ends the run"

@@ -124,6 +124,14 @@ def stale(story: Story, now: float, folder: Path) -> str | None:
     return None
 
 
+def name_of(folder: Path) -> str:
+    """What finds a run again whose journal does not give its id: that which its lock gives, or its folder."""
+    from runbook.engine import lock
+
+    said = str(lock.last_holder(folder).get(RUN) or "")
+    return said or (folder.name if folder.parent == runs_folder() else str(folder))
+
+
 def is_worked_on(folder: Path) -> bool:
     """Whether who had the run last still lives. For a journal that does not say who that is."""
     from runbook.engine import lock
@@ -199,7 +207,6 @@ def read_run(folder: Path) -> list[AnyEvent]:
     try:
         return load_events(folder)
     except JournalError as problem:
-        ways = (
-            f"`runbook show {folder.name}` shows the rest, `runbook cancel {folder.name}` cleans its hosts up by what they have on record"
-        )
+        run = name_of(folder)
+        ways = f"`runbook show {run}` shows the rest, `runbook cancel {run}` cleans its hosts up by what they have on record"
         raise click.UsageError(f"{folder.name}: {problem}; {ways}") from problem

@@ -76,7 +76,7 @@ def test_what_a_run_left_is_ended_by_its_hosts_where_the_journal_cannot_tell(hel
         os.truncate(held.journal, 0)
         os.utime(held.journal.parent, (1e9, 1e9))
         waited = held.command("wait", held.run, "--json")
-        assert (waited.code, json.loads(waited.out)["next"]) == (9, ["runbook cancel out"]), waited.err
+        assert (waited.code, json.loads(waited.out)["next"]) == (9, [f"runbook cancel {held.run}"]), waited.err
         shown = held.command("show", held.run)
         assert shown.code == 0 and "lost" in shown.out and "runbook cancel" in shown.out, shown.out + shown.err
         assert " lost " in held.command("runs").out
