@@ -10,6 +10,7 @@ from runbook.diagnose.actors import DEEP, polls_a_lock_file
 from runbook.diagnose.child_progress import is_compiler
 from runbook.diagnose.execution import APART_S, WORKS, Run, execution
 from runbook.diagnose.family import accused, everyone, name
+from runbook.diagnose.motion import readings
 from runbook.diagnose.places import NOWHERE, main_stacks, places
 from runbook.diagnose.stall import stall
 from runbook.diagnose.standstill import Proof, at_rest, verdict
@@ -71,25 +72,22 @@ def _at_lock(view: View, run: Run) -> bool:
     return polls_a_lock_file(run, view.once(places).get(run.key, NOWHERE))
 
 
-def old_lock_files(view: View) -> list[LockSample]:
-    """Lock files without an owner that were there before every process of the tree, at two looks."""
+def lock_files(view: View) -> list[LockSample]:
+    """Lock files that were there before every process of the tree, at two looks, and that nobody is seen to hold."""
     oldest = max((process.age_s or 0.0 for process in view.once(everyone).values()), default=0.0)
-    looks = [(sample.t, sample.locks.value) for sample in view.samples if isinstance(sample.locks, Seen)]
-    looks = [look for look in looks if look[0] >= view.once(stall).since - SLACK_S]
+    looks = [(sample.t, value) for sample, value in readings(view.samples, "locks") if sample.t >= view.once(stall).since - SLACK_S]
     if len(looks) < 2 or oldest == 0.0:
         return []
     before = {lock.path for _, locks in looks[:-1] for lock in locks if lock.kind == "file"}
-    known = {lock.path for _, locks in looks for lock in locks if lock.holder is None and lock.holder_known}
-    return [
-        lock
-        for lock in looks[-1][1]
-        if lock.kind == "file"
-        and lock.path in before
-        and lock.holder is None
-        and lock.path in known
-        and lock.age_s is not None
-        and lock.age_s > oldest + (view.now - looks[-1][0]) + SLACK_S
-    ]
+    least_s = oldest + (view.now - looks[-1][0]) + SLACK_S
+    files = [lock for lock in looks[-1][1] if lock.kind == "file" and lock.path in before and lock.holder is None]
+    return [lock for lock in files if lock.age_s is not None and lock.age_s > least_s]
+
+
+def old_lock_files(view: View) -> list[LockSample]:
+    """Those of them that at some look nobody had open, of all processes: who made one and keeps it open has had it since."""
+    known = {lock.path for _, value in readings(view.samples, "locks") for lock in value if lock.holder is None and lock.holder_known}
+    return [lock for lock in lock_files(view) if lock.path in known]
 
 
 def _orphan(view: View, tied: Run) -> LockSample | None:
@@ -124,12 +122,12 @@ def which_lock(view: View) -> Iterator[str]:
     for run in waiting_ones(view):
         if not _at_lock(view, run):
             continue
-        wanted, old = awaited_file(view, run), old_lock_files(view)
+        wanted, old = awaited_file(view, run), lock_files(view)
         if wanted is not None:
             yield f"pid {run.process.pid} waits for the lock file {wanted.path}, and that its holder is gone is not proven"
         elif old:
             listed = ", ".join(lock.path for lock in old[:4]) + (", …" if len(old) > 4 else "")
-            yield f"for which lock file pid {run.process.pid} waits is not known; old ones that nobody holds: {listed}"
+            yield f"for which lock file pid {run.process.pid} waits is not known; old ones that nobody is seen to hold: {listed}"
 
 
 def _names(line: str, path: str) -> bool:

@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from runbook.diagnose.actors import actors, pipes, polls_a_lock_file, sockets
+from runbook.diagnose.actors import DEEP, actors, pipes, sockets
 from runbook.diagnose.child_deaths import zombies
 from runbook.diagnose.execution import APART_S, SPINS, Run, execution
 from runbook.diagnose.family import HELPERS, accused, everyone, name, ranks
 from runbook.diagnose.motion import readings
 from runbook.diagnose.places import NOWHERE, Place, places, wchan_kind
-from runbook.diagnose.stale_locks import old_lock_files, waiting_ones
+from runbook.diagnose.stale_locks import lock_files, waiting_ones
 from runbook.diagnose.stall import Stall, stall
 from runbook.diagnose.standstill import excused
 from runbook.diagnose.view import View
+from runbook.diagnose.wait_lexicon import LOCK_FILE
 from runbook.model.sample import Seen
 from runbook.model.units import format_duration
 
@@ -102,7 +103,7 @@ def _unreached(view: View, clock: Stall) -> tuple[str, str] | None:
 
 def _lock_file(view: View, clock: Stall) -> tuple[str, str] | None:
     """An old lock file may lie about; whether somebody waits for it a stack tells, and before there is one, that it wakes now and then."""
-    old = old_lock_files(view)
+    old = lock_files(view)
     if not old or any(run.demand >= SPINS for run in view.once(execution).runs):
         return None
     table = view.once(places)
@@ -111,8 +112,9 @@ def _lock_file(view: View, clock: Stall) -> tuple[str, str] | None:
 
 
 def _may_poll(run: Run, place: Place) -> bool:
+    """By the newest stack, else by its wait channel."""
     if place.source != "wchan":
-        return polls_a_lock_file(run, place)
+        return any(LOCK_FILE.search(frame) for frame in place.frames[:DEEP])
     return not run.frozen and place.kind in ("timer", "")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from runbook.diagnose.judge import RULES, judge
@@ -74,6 +75,21 @@ def test_an_idle_worker_beside_an_old_lock_file_is_not_suspected_of_a_wait_for_i
     """Such files lie about in the cache of every compiler; who waits for one wakes and looks."""
     tell = lambda second: {"processes": [proc(wchan=wchan)], "locks": Seen((lock_file(),))}  # noqa: E731
     assert all(found is None or found.kind != "stale_lock" for found in (suspect(scene(tell, seconds=s)) for s in (12, 30, 60)))
+
+
+def test_a_busy_host_on_which_nobody_has_looked_who_holds_the_file_asks_for_a_stack_all_the_same() -> None:
+    unseen = msgspec.structs.replace(lock_file(), holder_known=False)
+    tell = lambda second: {"processes": [proc(wchan=SLEEP, switches=int(second * 9))], "locks": Seen((unseen,))}  # noqa: E731
+    assert suspect(scene(tell, seconds=12)).kind == "stale_lock"
+
+
+def test_one_stack_of_a_wait_for_a_lock_file_asks_for_the_second() -> None:
+    def tell(second: float):
+        taken = stacks_at(second, stack(100, "wait (torch/utils/file_baton.py:49)", "load (cpp_extension.py:1)"))
+        return {"processes": [proc(wchan=SLEEP, switches=int(second * 9))], "locks": Seen((lock_file(),)), **taken}
+
+    assert [suspect(scene(tell, seconds=second)).kind for second in (12, 16, 22, 26)] == ["stale_lock"] * 4
+    assert suspect(scene(tell, seconds=16)).want == ("stacks",)
 
 
 def test_a_poller_that_by_its_stack_looks_at_no_lock_is_not_suspected_any_more() -> None:

@@ -15,6 +15,7 @@ import time
 import types
 from pathlib import Path
 
+from runbook.lab import faults
 from runbook.lab.faults import Stage
 from tests.zoo.disguise import telling
 from tests.zoo.scenario import live
@@ -227,6 +228,70 @@ def lock_file_of_a_builder(stage: Stage) -> None:
     acquire = types.FunctionType(acquire_file_lock.__code__.replace(co_name="acquire_file_lock"), globals())
     acquire(stage.folder / "build.lock")
     go_on(stage)
+
+
+def _two_builds(stage: Stage) -> tuple[Path, Path]:
+    """Lock files of a build that was killed, and of the one that somebody works on."""
+    killed, other = (faults.extensions() / name / "lock" for name in stage.rng.sample(("fused_moe", "rotary", "rms_norm"), 2))
+    return killed, other
+
+
+def _builds_beside_a_killed_build(stage: Stage) -> None:
+    killed, mine = _two_builds(stage)
+    for path in (killed, mine):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    killed.touch()
+    baton = faults.baton(mine)
+    baton.try_acquire()
+    _work_until_long(stage)
+    baton.release()
+    threading.Event().wait()
+
+
+def _work_until_long(stage: Stage) -> None:
+    time.sleep(4)
+    announce(stage, "")
+    until = time.monotonic() + long(stage)
+    while time.monotonic() < until:
+        sum(range(100_000))
+        time.sleep(0.5)
+
+
+@live(silent=True, outside=_builds_beside_a_killed_build)
+def build_beside_a_killed_one(stage: Stage) -> None:
+    """It waits in torch's own code for the lock of a build that another job works on; the lock of a killed build lies beside it."""
+    _, other = _two_builds(stage)
+    stage.say(f"Building extension module {other.parent.name}...")
+    faults.baton(other).wait()
+    go_on(stage)
+
+
+def _hub_locks(stage: Stage) -> Path:
+    name = stage.pick("models--org--m", "models--meta--llama", "datasets--squad")
+    return Path.home() / ".cache" / "huggingface" / "hub" / ".locks" / name
+
+
+def _downloads_beside_old_locks(stage: Stage) -> None:
+    import filelock
+
+    folder = _hub_locks(stage)
+    folder.mkdir(parents=True)
+    for _ in range(3):
+        (folder / f"{stage.rng.randbytes(20).hex()}.lock").touch()
+    with filelock.FileLock(folder / "blob.lock"):
+        _work_until_long(stage)
+    threading.Event().wait()
+
+
+@live(silent=True, outside=_downloads_beside_old_locks)
+def download_beside_old_locks(stage: Stage) -> None:
+    """A hub's cache keeps its lock files for ever; it waits for the one that another job holds."""
+    import filelock
+
+    folder = _hub_locks(stage)
+    stage.say("Fetching 4 files")
+    with filelock.FileLock(folder / "blob.lock"):
+        go_on(stage)
 
 
 @live(silent=True)
