@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,16 +99,17 @@ HTTPServer(("127.0.0.1", int(sys.argv[1])), Hello).serve_forever()
 
 
 @pytest.fixture
-def container(tmp_path) -> Iterator[str]:
+def container() -> Iterator[str]:
     """The command that runs another in a container; the container has the network of this host."""
     need("podman")
-    podman = PODMAN.format(tmp_path / "podman")
-    run = [*podman.split(), "run", "--detach", *LIMITS, "--network=host", "--name=box", "--rootfs", str(real_dir() / "podman" / "tree")]
-    subprocess.run([*run, "sleep", "3600"], check=True, stdout=subprocess.DEVNULL, timeout=120)
-    try:
-        yield f"{podman} exec -i box"
-    finally:
-        subprocess.run([*podman.split(), "rm", "--force", "box"], check=True, stdout=subprocess.DEVNULL, timeout=120)
+    with tempfile.TemporaryDirectory(prefix="box-") as place:  # podman wants a short path
+        podman = PODMAN.format(place)
+        run = [*podman.split(), "run", "--detach", *LIMITS, "--network=host", "--name=box", "--rootfs", str(real_dir() / "podman" / "tree")]
+        subprocess.run([*run, "sleep", "3600"], check=True, stdout=subprocess.DEVNULL, timeout=120)
+        try:
+            yield f"{podman} exec -i box"
+        finally:
+            subprocess.run([*podman.split(), "rm", "--force", "box"], check=True, stdout=subprocess.DEVNULL, timeout=120)
 
 
 def test_a_server_in_a_container_is_launched_probed_restored_and_ended(container, port, tmp_path):
