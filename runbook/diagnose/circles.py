@@ -26,7 +26,7 @@ STOPPING = ENDING | {3, 15}
 
 
 def tied(view: View) -> bool:
-    """Whether every main thread that matters can never go on, and nobody is left who does more than tell that it lives."""
+    """Whether every main thread that matters can never go on, and nobody is left who may do something for them."""
     runs = view.once(accused)
     bound = view.once(knot)
     if not runs or any((run.process.pid, run.process.pid) not in bound for run in runs):
@@ -35,7 +35,7 @@ def tied(view: View) -> bool:
 
 
 def nobody_left(view: View) -> bool:
-    """Whether no thread of the tree can ever do more than tell that it lives: any other could send a signal to the rest."""
+    """Whether no thread of the tree can ever go on: any other could send a signal to the rest."""
     return all((pid, thread.tid) in view.once(knot) for pid, thread in _threads(view))
 
 

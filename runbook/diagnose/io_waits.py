@@ -9,6 +9,8 @@ from runbook.diagnose.child_progress import is_downloader
 from runbook.diagnose.execution import Run
 from runbook.diagnose.family import name
 from runbook.diagnose.motion import readings
+from runbook.diagnose.places import Place
+from runbook.diagnose.stall import stall
 from runbook.diagnose.standstill import Proof, excused, proven, standstill, verdict
 from runbook.diagnose.turning import standing
 from runbook.diagnose.view import View
@@ -20,6 +22,10 @@ DOWNLOAD_BYTES = 1024 * 1024
 """A connection that brought less may not be a download."""
 FLAT_S = 120.0
 """Servers of large files let a client wait for a minute when they are busy. An estimate."""
+
+SERVER = re.compile(r"server (\S+?),? (not responding|OK)\b")
+"""What NFS tells of a server that it waits for, and again when that answers."""
+REMOTE = re.compile(r"nfs|rpc", re.IGNORECASE)
 
 
 def io_blocked(view: View) -> Diagnosis | None:
@@ -38,7 +44,7 @@ def io_blocked(view: View) -> Diagnosis | None:
     if confidence is None or not view.once(standstill).has("execution"):
         return None
     run, place = stuck[0]
-    if not _kernel_says(view, run):
+    if not _kernel_says(view, run, place):
         return None
     return verdict(
         view,
@@ -52,11 +58,18 @@ def io_blocked(view: View) -> Diagnosis | None:
     )
 
 
-def _kernel_says(view: View, run: Run) -> bool:
+def _kernel_says(view: View, run: Run, place: Place) -> bool:
+    """Of this very task that it is blocked; of a server of files, for which it waits, nothing better since; of a disk, since it stands."""
     looks = list(readings(view.samples, "kernel"))
     lines = looks[-1][1] if looks else ()
-    task = re.compile(rf"task \S+:{run.process.pid} blocked for more than|not responding|I/O error")
-    return any(task.search(line) for line in lines)
+    task = re.compile(rf"task \S+:{run.process.pid} blocked for more than")
+    if any(task.search(line) for line in lines):
+        return True
+    answers = {match[1]: match[2] for line in lines if (match := SERVER.search(line))}
+    if REMOTE.search(place.text) and "not responding" in answers.values():
+        return True
+    before = [told for sample, told in looks if sample.t < view.once(stall).since] or [told for _, told in looks[:1]]
+    return any("I/O error" in line for line in lines if line not in before[-1])
 
 
 def _flat_download(view: View) -> Diagnosis | None:

@@ -8,10 +8,10 @@ child             that child, else any living one
 file lock         its holder, what that has forked, and whoever else has the file open, if all of those are known
 any of them       a signal that the process handles; of another process, a timer of its own that may end it
 
-A thread in a loop that by its source only computes, sleeps and logs ends no wait but that of who reads what it writes. So no live program
-is in a knot. A join of a thread that sleeps has the sleeper outside, an event that a signal sets has its handler, a semaphore in shared
-memory is no private futex; a poll for anything else, a timer, a FIFO, a terminal, another host are no such waits, nor is a receive at a
-socket with a limit of time.
+So no live program is in a knot. A join of a thread that sleeps has the sleeper outside, an event that a signal sets has its handler, a
+semaphore in shared memory is no private futex; a poll for anything else, a timer, a FIFO, a terminal, another host are no such waits, nor
+is a receive at a socket with a limit of time. A thread that goes round and only logs is outside as well: a handler of logs, or what stands
+in place of the output, may wake another.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ from collections.abc import Iterable, Mapping, Set
 
 from runbook.diagnose.actors import tree
 from runbook.diagnose.calls import FAR_ENDED, Tid, at_calls, has_timer, looks_of, woken_by_signals
-from runbook.diagnose.loops import closed
 from runbook.diagnose.view import View
 from runbook.model.sample import LockSample, ProcessSample, Seen
 from runbook.model.waits import CallSample
 
 
 def knot(view: View) -> frozenset[Tid]:
-    """The threads of the tree and of its peers that can never go on, or only go round."""
-    return _bound(view, frozenset()) | _rounds(view)
+    """The threads of the tree and of its peers that can never go on."""
+    return _bound(view, frozenset())
 
 
 def may_act(view: View, pids: Iterable[int], given: frozenset[Tid]) -> bool:
@@ -48,17 +47,12 @@ def waiting_for_end(view: View, pid: int) -> frozenset[Tid]:
 def _bound(view: View, given: frozenset[Tid]) -> frozenset[Tid]:
     calls, everyone = view.once(at_calls), view.once(_everyone)
     awake = woken_by_signals(view)
-    rounds = _rounds(view)
     left = {tid for tid in calls if tid[0] not in awake} - given
     while True:
-        free = {tid for tid in left if not _is_closed(view, tid, calls[tid], left | given, rounds, everyone)}
+        free = {tid for tid in left if not _is_closed(view, tid, calls[tid], left | given, everyone)}
         if not free:
             return given | left
         left -= free
-
-
-def _rounds(view: View) -> frozenset[Tid]:
-    return frozenset(tid for tid in view.once(closed) if tid[0] not in woken_by_signals(view))
 
 
 def process_of(view: View, pid: int) -> ProcessSample | None:
@@ -74,14 +68,13 @@ def _everyone(view: View) -> Mapping[int, ProcessSample]:
     return {one.pid: looks[one.pid, one.start][0][1] for one in newest if one.state not in "ZX" and (one.pid, one.start) in looks}
 
 
-def _is_closed(view: View, tid: Tid, call: CallSample, left: Set[Tid], rounds: Set[Tid], everyone: Mapping[int, ProcessSample]) -> bool:
+def _is_closed(view: View, tid: Tid, call: CallSample, left: Set[Tid], everyone: Mapping[int, ProcessSample]) -> bool:
     wakers = None if call.timed else _wakers(view, tid[0], call, everyone)
     if wakers is None or any(pid != tid[0] and has_timer(view, pid) for pid in wakers):
         return False
-    idle = left if call.call in FAR_ENDED else left | rounds
     for pid in wakers:
         process = everyone.get(pid)
-        if process is None or any((pid, one.tid) not in idle for one in process.threads if (pid, one.tid) != tid):
+        if process is None or any((pid, one.tid) not in left for one in process.threads if (pid, one.tid) != tid):
             return False
     return True
 

@@ -69,7 +69,9 @@ def _readers(view: View) -> Iterator[tuple[ProcessSample, Run]]:
 
 
 def _reads_terminal(view: View, run: Run) -> bool:
-    return view.once(places).get(run.key, NOWHERE).kind == "tty"
+    """By its wait channel, which newer kernels share with sockets, or by its system call."""
+    call = view.once(at_calls).get((run.process.pid, run.process.pid))
+    return view.once(places).get(run.key, NOWHERE).kind == "tty" or (call is not None and call.terminal)
 
 
 def _nobody_writes(view: View, process: ProcessSample) -> bool:

@@ -7,7 +7,7 @@ is even, or where several differ, nobody is named: a wrong name costs more than 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -102,8 +102,18 @@ def _lost_ranks(view: View) -> list[tuple[Key, ProcessSample, float]]:
                 died.setdefault(key, t)
             else:
                 died.pop(key, None)
-    found = [(key, alive[key][0], looks[-1][0] - t) for key, t in died.items() if alive[key][1] is None or alive[key][1] not in living]
+    found = [
+        (key, alive[key][0], looks[-1][0] - t)
+        for key, t in died.items()
+        if (alive[key][1] not in living if alive[key][1] is not None else not _has_a_heir(alive[key][0], t, looks))
+    ]
     return found + [one for one in _unseen_ranks(view) if one[0] not in died]
+
+
+def _has_a_heir(process: ProcessSample, died: float, looks: Sequence[tuple[float, Mapping[Key, ProcessSample]]]) -> bool:
+    """Whether a process of the same title has begun since then, and lives."""
+    before = {key for t, table in looks if t < died for key in table}
+    return any(one.title == process.title and one.state not in "ZX" for key, one in looks[-1][1].items() if key not in before)
 
 
 def _unseen_ranks(view: View) -> Iterator[tuple[Key, ProcessSample, float]]:

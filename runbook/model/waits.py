@@ -46,7 +46,8 @@ class CallSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `call`: futex, read, write, poll (until one of several can be read), child, lock, or empty for any other and for none. `timed`: it comes
     back by itself, or may, for the reason in `doubt`. `private`, `at`: of a futex, whether only threads of the same process can wake it,
     and its address. `owner`: the thread that holds the C library's mutex at which it waits. `child`: the one child that is waited for, null
-    for any. `peers`: the processes that could send what is read, or read what is written, all of them where `peers_known`.
+    for any. `peers`: the processes that could send what is read, or read what is written, all of them where `peers_known`. `terminal`: what
+    is read is one.
 
     `carries`: the name of a thread of the collectives' own library, which only carries what the processes in `peers` send.
     """
@@ -61,6 +62,7 @@ class CallSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     peers_known: bool = False
     owner: int | None = None
     doubt: str = ""
+    terminal: bool = False
     carries: str = ""
 
 

@@ -32,6 +32,7 @@ _FUTEX_COMMAND, _FUTEX_PRIVATE = 0x7F, 0x80
 _MUTEX = struct.Struct("=5I")
 _CONTENDED, _PLAIN_KINDS = 2, 0x303  # kinds 0 to 3, elision or not
 _P_PID = 1
+_TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
 _POLLED, _TO_READ = struct.Struct("=iHh"), 0x1 | 0x2 | 0x8 | 0x10 | 0x2000  # struct pollfd; IN, PRI, ERR, HUP, RDHUP
 MOST_POLLED = 64
 Row = Dict[str, Any]
@@ -125,7 +126,10 @@ def parse(raw: bytes, pid: int) -> Row:
 def _read_call(pid: int, fd: int) -> Row:
     name = procs.read_link("/proc/%d/fd/%d" % (pid, fd)) or ""
     timed, doubt = wait_limits.of_receive(pid, fd) if name.startswith("socket:[") else (False, "")
-    return dict({"call": "read", "names": [name], "timed": timed}, **({"doubt": doubt} if doubt else {}))
+    terminal = name.startswith(_TERMINALS)
+    return dict(
+        {"call": "read", "names": [name], "timed": timed}, **({"doubt": doubt} if doubt else {}), **({"terminal": True} if terminal else {})
+    )
 
 
 def _poll(pid: int, arguments: List[int], timed: bool) -> Row:

@@ -99,7 +99,7 @@ class Holders:
         begin = time.monotonic()
         everyone = begin - self._looked > REST * self._cost
         suspects = {pid for name in names for pid in self._by_name.get(name, ())}
-        complete = everyone
+        complete = everyone and procs.shows_everyone()
         for pid in set(table) - tree - {os.getpid()}:
             if time.monotonic() - begin > WORLD_S:
                 complete = False
@@ -114,7 +114,7 @@ class Holders:
 
     def knows(self, table: Dict[int, procs.Stat]) -> bool:
         """Whether the descriptors of all these were read since they are there: an end that a process gets later it gets from its parent."""
-        return all(pid == os.getpid() or self._is_known(stat) for pid, stat in table.items())
+        return procs.shows_everyone() and all(pid == os.getpid() or self._is_known(stat) for pid, stat in table.items())
 
     def _is_known(self, stat: procs.Stat) -> bool:
         """Whether all that it holds was read. Init is often hidden even from root; it is nobody that a server waits for."""

@@ -14,7 +14,7 @@ MOST_TEXT = 300
 MOST_RECORDS = 20000  # of one look
 _TELLING = re.compile(
     r"NVRM|Xid|blocked for more than|hung_task|soft lockup|hard LOCKUP|Out of memory|oom-kill|Killed process|segfault|general protection"
-    r"|I/O error|not responding|Hardware Error|uncorrect|fallen off the bus"
+    r"|I/O error|not responding|server \S+ OK|Hardware Error|uncorrect|fallen off the bus"
 )
 
 

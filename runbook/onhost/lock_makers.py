@@ -19,7 +19,11 @@ def row_of(path: str) -> Dict[str, Any]:
         maker, elsewhere = careful.read(("maker", path), lambda: (_pid_in(path), _reaches_further(path)))
     except (OSError, careful.Stuck):
         return {"maker": None, "maker_gone": False, "elsewhere": None}
-    return {"maker": maker, "maker_gone": maker is not None and procs.read_stat(maker) is None, "elsewhere": elsewhere}
+    return {"maker": maker, "maker_gone": maker is not None and _is_gone(maker), "elsewhere": elsewhere}
+
+
+def _is_gone(maker: int) -> bool:
+    return procs.shows_everyone() and procs.read_stat(maker) is None
 
 
 def _pid_in(path: str) -> Optional[int]:

@@ -97,6 +97,11 @@ def read_stat(pid: int) -> Optional[Stat]:
     return parse_stat(raw) if raw else None
 
 
+def shows_everyone() -> bool:
+    """Whether /proc lists the processes of other users to us: with hidepid it does not, so that nobody can tell who else holds a thing."""
+    return os.path.exists("/proc/1")
+
+
 def start_ticks(pid: int) -> Optional[int]:
     """When the process started; with its pid, its lasting name."""
     stat = read_stat(pid)

@@ -60,7 +60,7 @@ def _sharers(
     """Who has these mapped, and whether all that could have were asked: memory without a name is inherited by a fork and lost at an exec,
     so only processes whose stacks begin at the same place can. Init is often hidden even from root; it shares nothing."""
     found: Dict[Key, Set[int]] = {}
-    complete = True
+    complete = procs.shows_everyone()
     for stat in table.values():
         if stat.state in "ZX" or stat.pid in (1, os.getpid()) or procs.is_kernel_thread(stat):
             continue

@@ -19,10 +19,25 @@ def test_a_file_system_that_does_not_answer_by_the_kernels_word_is_io_blocked() 
     assert (verdict.verdict, verdict.kind, verdict.rule) == ("hung", "io_blocked", "io_blocked")
 
 
-@pytest.mark.parametrize("says", [(), ("INFO: task cat:999 blocked for more than 120 seconds.",)])
+@pytest.mark.parametrize(
+    "says",
+    [
+        (),
+        ("INFO: task cat:999 blocked for more than 120 seconds.",),
+        ("nfs: server store not responding, still trying", "nfs: server store OK"),
+        ("I/O error, dev sdb, sector 8 op 0x0:(READ)",),
+    ],
+    ids=["nothing", "another task", "it answers again", "it stood there before"],
+)
 def test_without_that_word_it_may_answer_after_minutes(says: tuple[str, ...]) -> None:
     tell = stands(proc(wchan=NFS, state="D"), kernel=Seen(says))
     assert state(scene(tell, seconds=300), final=True).verdict == "undecided"
+
+
+def test_an_error_of_a_disk_since_it_stands_is_the_kernels_word() -> None:
+    line = "I/O error, dev sdb, sector 8 op 0x0:(READ)"
+    tell = lambda second: {"processes": [proc(wchan="folio_wait_bit", state="D")], "kernel": Seen((line,) if second > 15 else ())}  # noqa: E731
+    assert state(scene(tell, seconds=62)).kind == "io_blocked"
 
 
 def test_disks_under_pressure_get_twice_the_budget() -> None:

@@ -85,6 +85,17 @@ def test_a_terminal_at_which_nobody_types_is_stdin_too() -> None:
     assert state(scene(stands(proc(wchan="n_tty_read", stdin="tty")), seconds=14)).kind == "stdin"
 
 
+@pytest.mark.parametrize(("terminal", "kind"), [(True, "stdin"), (False, None)])
+def test_a_newer_kernel_tells_it_by_the_system_call_alone(terminal: bool, kind: str | None) -> None:
+    """Its wait channel is that of sockets as well, since Linux 6."""
+
+    def tell(second: float):
+        call = CallSample(tid=100, call="read", terminal=terminal)
+        return {"processes": [proc(wchan="wait_woken", stdin="tty")], **calls_at(second, waiting(100, call), first=2.0)}
+
+    assert state(scene(tell, seconds=40), final=True).kind == kind
+
+
 def test_a_consumer_whose_producer_works_is_no_hang() -> None:
     def tell(second: float):
         return {"processes": [asks(900)], "peers": Seen((proc(900, "", run_s=second * 0.9),))}

@@ -39,6 +39,13 @@ def start(tmp_path):
         process.communicate()
 
 
+@pytest.fixture(autouse=True)
+def every_look_is_complete(monkeypatch):
+    """On a host where much begins and ends, a look at all processes takes its time."""
+    monkeypatch.setattr("runbook.onhost.descriptors.WORLD_S", 10.0)
+    monkeypatch.setattr("runbook.onhost.in_flight.MOST_S", 10.0)
+
+
 def waits(site, pid, call):
     """The waits of a process by its main thread's pid, once that is in the call."""
     args = {"run": None, "pid": pid, "start": procs.start_ticks(pid), "threads": True, "full": True, "calls": True}
@@ -118,6 +125,12 @@ def test_an_end_of_a_connection_and_the_child_that_is_waited_for(site, start):
     (child,) = [one for one in found if one != pid]
     assert main(found, pid).child == child
     assert (main(found, child).call, main(found, child).peers, main(found, child).peers_known) == ("read", (pid,), True)
+
+
+def test_a_terminal_that_is_read_is_told(site, start):
+    pid = start("import os, pty; ours, other = pty.openpty(); print('up', flush=True); os.read(other, 1)")
+    call = main(waits(site, pid, "read"), pid)
+    assert (call.terminal, call.peers_known) == (True, False)
 
 
 def test_a_fifo_may_be_opened_by_anybody(site, start):
@@ -222,10 +235,15 @@ threading.Event().wait()
 
 def test_memory_that_a_process_shares_is_named_with_whoever_else_has_it(site, start):
     pid = start(SHARES)
-    found = waits(site, pid, "futex")
-    child = next(other for other in found if other != pid)
-    shared = {one.name.rpartition("/")[2]: one for one in found[pid].shared}
-    assert shared["zero (deleted)"].pids == (child,) and shared["zero (deleted)"].known
+    shared = {}
+
+    def all_are_asked():  # whatever begins on the host at that moment cannot be, until it has
+        found = waits(site, pid, "futex")
+        shared.update({one.name.rpartition("/")[2]: one for one in found[pid].shared}, others=set(found) - {pid})
+        return shared["zero (deleted)"].known
+
+    until(all_are_asked, 20)
+    assert set(shared["zero (deleted)"].pids) == shared["others"] and len(shared["others"]) == 1
     assert not shared["flag"].known  # anybody may open a file
 
 

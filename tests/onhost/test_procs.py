@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -20,6 +21,24 @@ def test_a_comm_with_brackets_and_blanks_does_not_shift_the_fields():
 def test_a_process_whose_first_thread_has_left_lives_while_others_do():
     assert procs.parse_stat(STAT.replace(b"S 7", b"Z 7")).state == "S"
     assert procs.parse_stat(STAT.replace(b"S 7", b"Z 7").replace(b"0 3 0 777", b"0 1 0 777")).state == "Z"
+
+
+HIDDEN = """
+import os, subprocess
+from runbook.onhost import procs
+subprocess.run(["mount", "-t", "proc", "-o", "hidepid=2", "proc", "/proc"], check=True)
+print(procs.shows_everyone())
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+print(procs.shows_everyone())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts /proc in a namespace of its own")
+def test_where_the_processes_of_others_are_hidden_nobody_knows_them_all():
+    done = subprocess.run(["unshare", "-m", sys.executable, "-c", HIDDEN], capture_output=True, text=True)
+    assert (done.stdout.split(), done.stderr) == (["True", "False"], "")
 
 
 @pytest.mark.parametrize(
