@@ -68,6 +68,7 @@ CALLS = {
 }
 
 _SYNTAX = (
+    (r"[“”„‘’‚«»]", "write straight quotes: `'…'`"),
     (r"&&", "write `and`"),
     (r"\|\|", "write `or`"),
     (r"!(?!=)", "write `not`"),

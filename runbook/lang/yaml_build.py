@@ -18,7 +18,9 @@ MAX_DEPTH = 100
 MAX_DIAGNOSTICS = 100
 
 _FUSED = re.compile(r"([A-Za-z_][\w-]*):[^\s:/]")
-_OPEN = re.compile(r"[A-Za-z_][\w-]*:? *\{")
+_EQUALS = re.compile(r"([A-Za-z_][\w-]*) *=(?!=) *")
+_DASH = re.compile(r"-[A-Za-z_]\w*$")
+_OPEN = re.compile(r"[A-Za-z_][\w-]*(?::?| *=) *\{")
 """A key that took the bracket of its value along, as `hosts {gpu` of `hosts {gpu: lab}`."""
 _MERGE_HINT = "write the keys out, or put the whole mapping behind an anchor"
 _BRACES_HINT = "an expression is written `${{ … }}`; text that begins with `{` must be quoted"
@@ -44,6 +46,8 @@ def too_deep() -> tuple[str, str, str]:
 
 def no_key(text: str) -> tuple[str, str, str]:
     """Code, summary and hint of a line that was to be `key: value`: `run nvidia-smi`, `hosts {gpu: lab}`, `port:30000`."""
+    if (equals := _EQUALS.match(text)) is not None:
+        return "key-without-colon", f"`{equals[1]}` has a `=` in place of `:`", f"write `{equals[1]}: {text[equals.end() :][:60]}`"
     found = _FUSED.match(text)
     word, rest = (found[1], text[found.end() - 1 :]) if found else (re.split(r"[\s{\[]", text, maxsplit=1)[0], "")
     said = f"{word}: {rest or text[len(word) :].strip()}".rstrip()
@@ -221,6 +225,9 @@ class Builder:
         frame.dropped = False
         path = (*frame.path, text)
         shown = text[:60]
+        if event.implicit[0] and _DASH.match(text) and not self.lines[span.line - 1][: span.column - 1].strip():
+            summary = f"there is no blank after the `-` of `{shown}`, so this is no item of a list"
+            raise refused(Span(self.file, span.line, span.column, len(text)), "missing-dash-blank", summary, f"write `- {shown[1:]}:`")
         if event.implicit[0] and _OPEN.match(text) and text.count("{") != text.count("}"):
             line = self.lines[span.line - 1]
             whole = line[span.column - 1 :].partition(" #")[0].rstrip()

@@ -14,10 +14,15 @@ from runbook.model.diagnostic import Diagnostic, Span
 MOST = 10
 """Mends of one file; more mistakes of this sort are rarely all real."""
 _EXACT = frozenset(
-    {"unquoted-expression", "reserved-character", "unquoted-colon", "bad-escape", "indented-key", "missing-blank", "key-without-colon"}
+    {
+        *("unquoted-expression", "reserved-character", "unquoted-colon", "bad-escape", "text-after-value", "unindented-text"),
+        *("indented-key", "missing-blank", "missing-dash-blank", "key-without-colon"),
+    }
 )
 """What was meant is certain, so the line is checked like any other."""
-_WORD = re.compile(r"[^\s:{\[]+")
+_WORD = re.compile(r"[^\s:{\[=]+( *=)?")
+ENTRY = re.compile(r"\s*(?:- |(?:- )?[A-Za-z_][\w-]*:(?:\s|$))")
+"""A line that is a key or an item, as far as one line can tell."""
 VALUE = re.compile(r"\s*(?:- +)*(?:[^\s'\"\[{#][^:#]*:\s+)?")
 """What stands before a line's value."""
 _CLOSERS = re.compile(r"[\]}\s]*$")
@@ -137,12 +142,28 @@ def _close_quote(lines: list[str], span: Span) -> list[Edit]:
 
 def _colon(lines: list[str], span: Span) -> list[Edit]:
     word = _WORD.match(lines[span.line - 1], span.column - 1)
-    return [Edit(span.line - 1, word.end(), 0, ": ")] if word else []
+    if word is None:
+        return []
+    return [Edit(span.line - 1, word.start(1) if word[1] else word.end(), len(word[1] or ""), ": ")]
 
 
 def _blank(lines: list[str], span: Span) -> list[Edit]:
     at = lines[span.line - 1].find(":", span.column - 1)
     return [Edit(span.line - 1, at + 1, 0, " ")] if at > 0 else []
+
+
+def _dash(lines: list[str], span: Span) -> list[Edit]:
+    return [Edit(span.line - 1, span.column, 0, " ")]
+
+
+def _deeper_text(lines: list[str], span: Span) -> list[Edit]:
+    """Text that stands no deeper than its key, up to the next key or item."""
+    edits = [Edit(span.line - 1, 0, 0, "  ")]
+    for number in range(span.line, len(lines)):
+        if lines[number].strip() and (len(_blanks(lines[number])) < span.column - 1 or ENTRY.match(lines[number])):
+            break
+        edits.append(Edit(number, 0, 0, "  "))
+    return edits
 
 
 def _left(lines: list[str], span: Span) -> list[Edit]:
@@ -162,7 +183,20 @@ def _column(lines: list[str], span: Span) -> list[Edit]:
 def _bracket(lines: list[str], span: Span) -> list[Edit]:
     text, start = lines[span.line - 1], span.column - 1
     closing = {"[": "]", "{": "}"}.get(text[start : start + 1])
-    return [Edit(span.line - 1, len(text.rstrip()), 0, closing)] if closing else []
+    return [Edit(span.line - 1, _closes(text, start), 0, closing)] if closing else []
+
+
+def _closes(text: str, start: int) -> int:
+    """Where the bracket at `start` ends at the latest: before the end of one that is open around it, or at the end of the line."""
+    open_: list[str] = []
+    for found in re.finditer(r"'[^']*'|\"[^\"]*\"|[\[\]{}]", text[start:]):
+        if found[0] in ("[", "{"):
+            open_.append({"[": "]", "{": "}"}[found[0]])
+        elif found[0] in ("]", "}"):
+            if len(open_) == 1 and found[0] != open_[0]:
+                return start + found.start()
+            open_ = open_[:-1]
+    return len(text.rstrip())
 
 
 def _escape(lines: list[str], span: Span) -> list[Edit]:
@@ -181,11 +215,14 @@ _RULES = {
     "reserved-character": _value,
     "unquoted-colon": _whole,
     "text-after-value": _whole,
+    "text-after-braces": _whole,
     "tab-indentation": _tab,
     "unclosed-quote": _close_quote,
     "missing-colon": _colon,
     "key-without-colon": _colon,
     "missing-blank": _blank,
+    "missing-dash-blank": _dash,
+    "unindented-text": _deeper_text,
     "indented-key": _left,
     "bad-indentation": _column,
     "unclosed-bracket": _bracket,

@@ -9,12 +9,10 @@ import yaml
 
 from runbook.lang.document import LINE_BREAK
 from runbook.lang.yaml_build import no_key, too_deep
-from runbook.lang.yaml_mend import VALUE, content_column, in_brackets, value_at
+from runbook.lang.yaml_mend import ENTRY, VALUE, content_column, in_brackets, value_at
 from runbook.model.diagnostic import Diagnostic, Span
 
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"\\]|\\.)*\"")
-_ENTRY = re.compile(r"\s*(?:- |(?:- )?[A-Za-z_][\w-]*:(?:\s|$))")
-"""A line that is a key or an item, as far as one line can tell."""
 
 
 class _Place(NamedTuple):
@@ -73,7 +71,7 @@ def _swallowed(at: _Place, quoted: Any) -> _Said | None:
     if quoted is None or at.line != quoted.end_mark.line:
         return None
     begin = quoted.start_mark
-    if not any(_ENTRY.match(line) for line in at.lines[begin.line + 1 : quoted.end_mark.line + 1]):
+    if not any(ENTRY.match(line) for line in at.lines[begin.line + 1 : quoted.end_mark.line + 1]):
         return None
     return _unclosed(at.text(begin.line)[begin.column : begin.column + 1], begin.line, begin.column)
 
@@ -165,8 +163,7 @@ def _no_key_above(at: _Place) -> _Said | None:
         number -= 1
     if first is None or (content_column(at.text(number)) < column and re.search(r":\s+\S", at.text(number))):
         return None
-    line = at.text(first).rstrip()
-    return _Said(*no_key(line[column:]), first, column, len(line) - column)
+    return _no_key(at, first)
 
 
 def _quote(at: _Place) -> _Said | None:
@@ -188,7 +185,12 @@ def _after_value(at: _Place) -> _Said | None:
     if value[:1] in ("[", "{") and in_brackets(line, min(at.first_column, at.column)):
         return None
     hint = f"text that begins with `{value[0]}` must be quoted as a whole: {_quoted(value)}"
-    return _Said("text-after-value", "text after the end of the value", hint, at.line, at.column)
+    if value.startswith("{{"):
+        hint = "an expression is written `${{ … }}` and quoted; a condition is written without braces"
+    elif value[0] == value[-1] and value[0] in "'\"":
+        hint = f"write it as {_quoted(value[1:-1])}" if value[0] == "'" else 'write `\\"` for a quote inside double quotes'
+    code = "text-after-braces" if value.startswith("{{") else "text-after-value"
+    return _Said(code, "text after the end of the value", hint, at.line, at.column)
 
 
 def _anchor(at: _Place) -> _Said | None:
@@ -209,9 +211,19 @@ def _bracket(at: _Place) -> _Said | None:
 def _key(at: _Place) -> _Said | None:
     if "expected ':'" not in at.problem:
         return None
-    line = at.text(at.first_line).rstrip()
+    return _no_key(at, at.first_line)
+
+
+def _no_key(at: _Place, number: int) -> _Said:
+    """A line where a key should be and none is: text that should stand deeper, or a key without its colon."""
+    line = at.text(number).rstrip()
     column = content_column(line)
-    return _Said(*no_key(line[column:]), at.first_line, column, len(line) - column)
+    above = next((text for text in reversed(at.lines[:number]) if text.strip()), "")
+    block = re.search(r"([^\s:]+): +([|>])[-+0-9]*\s*$", above)
+    if block is not None:
+        summary = f"the text of `{block[1]}: {block[2]}` stands no deeper than its key"
+        return _Said("unindented-text", summary, f"begin it in column {content_column(above) + 3}", number, column, len(line) - column)
+    return _Said(*no_key(line[column:]), number, column, len(line) - column)
 
 
 def _first(at: _Place) -> _Said | None:
@@ -238,9 +250,15 @@ def _indentation(at: _Place) -> _Said | None:
         return None
     above, line = at.text(at.line - 1), at.text(at.line)
     key, wanted = line[at.column :].split(":")[0], content_column(above)
-    if re.match(r"\s*- +[^\s:]+:", above) and wanted > at.column and _ENTRY.match(line) and not line.lstrip().startswith("- "):
+    if re.match(r"\s*- +[^\s:]+:", above) and wanted > at.column and ENTRY.match(line) and not line.lstrip().startswith("- "):
         summary = f"`{key}` stands beside the `-` of its item, not in it"
         return _Said("bad-indentation", summary, f"begin it in column {wanted + 1}, below the key above", at.line, at.column, len(key))
+    item = next(
+        (text for text in reversed(at.lines[: at.line]) if re.match(r" *- ", text) and len(text) - len(text.lstrip()) < at.column), None
+    )
+    if line.lstrip().startswith("- ") and item is not None and "'-'" not in at.problem:
+        hint = f"begin it in column {len(item) - len(item.lstrip()) + 1}, below the `-` of `{item.strip()[2:40]}`"
+        return _Said("bad-indentation", "this item does not stand below the ones before it", hint, at.line, at.column)
     what = "a `- ` item" if "'-'" in at.problem else "a key"
     hint = f"{what} is expected: indent this line like the ones beside it; the block began at line {at.first_line + 1}"
     return _Said("bad-indentation", "this line does not fit the block above it", hint, at.line, at.column)

@@ -104,10 +104,10 @@ class Reader:
         """A list of steps; what is no step is reported and left out."""
         if not isinstance(items, list):
             return []  # the shape of the level above says so
-        drafts = [self._one(item, (*path, index)) for index, item in enumerate(items)]
+        drafts = [self._one(item, (*path, index), items[index + 1 : index + 2]) for index, item in enumerate(items)]
         return [draft for draft in drafts if draft is not None]
 
-    def _one(self, item: Any, path: Path) -> Draft | None:
+    def _one(self, item: Any, path: Path, following: list[Any]) -> Draft | None:
         if not isinstance(item, dict):
             self.problems.add("type", f"a step is a mapping, not {shown(item)}", path, self._as_step(item))
             return None
@@ -117,7 +117,7 @@ class Reader:
         unknown = [key for key in item if key not in types and key not in COMMON and key not in BLOCK]
         if not kinds:
             self.broken.add(str(item.get("id")))
-            self._without_type(item, unknown, path)
+            self._without_type(item, unknown, path, following)
             return None
         if types and not self._is_whole(types[0], (*path, types[0])):
             self.broken.add(str(item.get("id")))
@@ -140,7 +140,7 @@ class Reader:
         word, _, rest = item.partition(" ") if isinstance(item, str) else ("", "", "")
         if word not in self.table:
             return "write for example `- run: nvidia-smi`"
-        return f"write `{word}: {rest.strip()[:60]}`" if rest else f"write `- {word}:` and its keys"
+        return f"write `{word}: {rest.strip().removeprefix('=').strip()[:60]}`" if rest else f"write `- {word}:` and its keys"
 
     def _is_whole(self, name: str, path: Path) -> bool:
         """Whether a known type can be had: one of an installed package may be broken."""
@@ -150,12 +150,12 @@ class Reader:
             self.problems.add("broken-step-type", broken.summary, path, broken.hint, at_key=True)
             return False
 
-    def _without_type(self, item: dict[Any, Any], unknown: list[Any], path: Path) -> None:
+    def _without_type(self, item: dict[Any, Any], unknown: list[Any], path: Path, following: list[Any]) -> None:
         # The misspelt step type: one that another tool has, the key that resembles one, else the first that is no common key either.
         odd = [key for key in unknown if key not in STEP_KEYS]
         guess = next((key for key in odd if key in STEP_TYPES or nearest(str(key), self.table)), next(iter(odd or unknown), None))
         if guess is None:
-            self._without_any(item, path)
+            self._without_any(item, path, following)
             return
         hint = STEP_TYPES.get(guess) or suggestion(str(guess), self.table)
         self.problems.add("unknown-step", f"unknown step type `{guess}`", (*path, guess), hint, at_key=True)
@@ -164,11 +164,15 @@ class Reader:
                 hint = STEP_KEYS.get(key) or suggestion(str(key), COMMON)
                 self.problems.add("unknown-key", f"unknown key `{key}` of a step", (*path, key), hint, at_key=True)
 
-    def _without_any(self, item: dict[Any, Any], path: Path) -> None:
+    def _without_any(self, item: dict[Any, Any], path: Path, following: list[Any]) -> None:
         """A step of common keys alone, or a part of a block that became an item of a list."""
         part = next((key for key in ("rescue", "always") if key in item), None)
         if part is None:
-            self.problems.add("no-step", "this step has no step type", path, "add one of: " + ", ".join(sorted(self.table)))
+            after = next(
+                (key for one in following if isinstance(one, dict) for key in one if key in self.table and not {*one} & {*item}), None
+            )
+            hint = f"is it `{after}` of the next item? then remove the `-` before that" if after else None
+            self.problems.add("no-step", "this step has no step type", path, hint or "add one of: " + ", ".join(sorted(self.table)))
             return
         whole = ", or at the left edge for the whole playbook" if part == "always" else ""
         hint = f"write it without the `-`, beside `block:`{whole}"
@@ -207,7 +211,8 @@ class Reader:
         for part in BLOCK:
             if part in item:
                 if not isinstance(item[part], list):
-                    self.problems.add("type", f"`{part}` must be a list of steps, not {shown(item[part])}", (*path, part))
+                    hint = "begin each step with `- `, also a single one"
+                    self.problems.add("type", f"`{part}` must be a list of steps, not {shown(item[part])}", (*path, part), hint)
                 draft.parts[part] = self.read(item[part], (*path, part))
         if isinstance(item["block"], list) and not item["block"]:
             self.problems.add("empty", "`block` has no steps", (*path, "block"))

@@ -17,6 +17,14 @@ from runbook.playbook.problems import Problems, Where
 INCLUDE = "include"
 """The step type that stands for the steps of another file."""
 ROOTS = ("vars", "steps", "secrets", "item", "index", "host", "hosts", "run")
+LITERALS = {
+    **dict.fromkeys(("none", "nil", "undefined"), "write `null`"),
+    **dict.fromkeys(("yes", "on"), "write `true`"),
+    **dict.fromkeys(("no", "off"), "write `false`"),
+    "true": "write `true`",
+    "false": "write `false`",
+}
+"""What others call the words of the language."""
 HOST_FIELDS = ("name", "address", "index")
 RUN_FIELDS = ("id", "dir", "verdict", "failed_step")
 ALWAYS_THERE = ("status", "verdict", "seconds", "host", "diagnosis", "reason", "attempts", "items", "hosts")
@@ -97,7 +105,7 @@ class Names:
         elif word in self.roles:
             hint = f"did you mean `hosts.{word}`?"
         else:
-            hint = suggestion(word, ROOTS)
+            hint = LITERALS.get(word.lower()) or suggestion(word, ROOTS)
         self.problems.at("undefined-name", f"`{word}` is not defined", span, hint)
 
     def _vars(self, path: tuple[Any, ...], place: Place, span: Where) -> None:
@@ -142,9 +150,10 @@ class Names:
             )
             return
         if not place.in_vars and step.order >= place.order and id != place.own:
-            self.problems.at(
-                "later-step", f"`steps.{id}` has not run here: it is the step at line {self._line(id)}", span, "move this step below it"
-            )
+            own = step.order == place.order and id not in self.outputs
+            what = "this is a key of that step" if own else f"it is the step at line {self._line(id)}"
+            hint = "read it in a later step; of its own attempts only `retry: {until: …}` knows" if own else "move this step below it"
+            self.problems.at("later-step", f"`steps.{id}` has not run here: {what}", span, hint)
             return
         if id in self.outputs:
             self._output(id, path[1:], span)

@@ -304,8 +304,18 @@ def _hint(type_: Any, value: Any) -> str | None:
             return f"write `{'true' if value.lower() in ('yes', 'on', 'true') else 'false'}`"
         if any(isinstance(part, (mi.IntType, mi.FloatType)) for part in parts) and value.strip().isdigit():
             return f"drop the quotes: write `{value.strip()}`"
+        if any(isinstance(part, mi.LiteralType) and int in map(type, part.values) for part in parts) and value.strip() in choices:
+            return f"drop the quotes: write `{value.strip()}`"
+        if "off" in choices and value.lower() in ("no", "false", "none", "never"):
+            return "write `off`"
+        if any(isinstance(part, _LISTS) for part in parts) and re.match(r"-[\w./]", value):
+            return "put a blank after the `-` of each item"
         close = suggestion(value, choices) if choices else None
         return close if close and close.startswith("did you mean") else None
+    if value is False and any(isinstance(part, mi.LiteralType) and "off" in part.values for part in parts):
+        return "write `off`"
+    if isinstance(value, dict) and all(isinstance(part, (*_LISTS, mi.NoneType)) for part in parts):
+        return "begin each item with `- `, also a single one"
     mapping = next((part for part in parts if isinstance(part, (mi.DictType, mi.StructType))), None)
     if mapping is not None and isinstance(value, list):
         return _pairs(value)
@@ -322,6 +332,9 @@ def _hint(type_: Any, value: Any) -> str | None:
 
 def _pairs(items: list[Any]) -> str | None:
     """`[NAME=value]`, as on a command line, in the form of a mapping."""
+    if items and all(isinstance(item, dict) and len(item) == 1 for item in items):
+        name, value = next(iter(items[0].items()))
+        return f"write `{name}: {value if isinstance(value, (str, int)) else '…'}`, without the `-` of a list"
     pairs = [item.split("=", 1) for item in items if isinstance(item, str) and re.match(r"\w+=", item)]
     return f"write `{pairs[0][0]}: {pairs[0][1]}`, without the `-` or brackets of a list" if pairs else None
 

@@ -25,13 +25,20 @@ APART = "give each its own name in hosts.yaml: `hosts: {NAME: {host: ADDRESS, vi
 FORM = "write `local`, `lab`, an ssh alias or `user@host:port`"
 
 
+def roles_in(raw: Any) -> dict[Any, Any]:
+    """`hosts:` as roles. A list of roles is a mistake, which is told with the shape; which roles are meant is plain."""
+    if isinstance(raw, list):
+        return {role: target for item in raw if isinstance(item, dict) for role, target in item.items()}
+    return raw if isinstance(raw, dict) else {}
+
+
 def read_hosts(
     problems: Problems, raw: Any, roles: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, tuple[Target, ...]]:
     """Roles and their targets; `roles` are those of the command line, which replace what the file says. `groups` stand for their hosts."""
     groups = groups or {}
     found: dict[str, tuple[Target, ...]] = {}
-    for role, value in raw.items() if isinstance(raw, dict) else ():
+    for role, value in roles_in(raw).items():
         path: Path = ("hosts", role)
         if not isinstance(role, str) or not ROLE.fullmatch(role) or role == EVERYWHERE:
             problems.add(

@@ -29,7 +29,7 @@ from runbook.playbook.problems import Path, Problems
 from runbook.playbook.shape import Misfit, Shape, type_of
 from runbook.playbook.sites import Site
 from runbook.playbook.texts import Texts
-from runbook.playbook.top import check_var_names, read_outputs, read_secrets
+from runbook.playbook.top import check_var_names, read_outputs, read_secrets, roles_in
 
 Home = tuple[Document, Path]
 """The document that a variable's value stands in, and its path there."""
@@ -73,8 +73,7 @@ class Unit:
         shape = Shape().visit(type_of(PlaybookKeys), data)
         problems.add_misfits([_as_meant(misfit) for misfit in shape.misfits])
         problems.forgive(shape.words)
-        hosts = data.get("hosts")
-        self.roles = [role for role in hosts if isinstance(role, str)] if isinstance(hosts, dict) else []
+        self.roles = [role for role in roles_in(data.get("hosts")) if isinstance(role, str)]
         self.inputs = read_inputs(problems, data.get("inputs"))
         self.outputs = read_outputs(problems, data.get("outputs"))
         self.defaults = Defaults(problems, table, data.get("defaults"))
