@@ -11,7 +11,7 @@ from runbook.diagnose.child_deaths import zombies
 from runbook.diagnose.execution import APART_S, SPINS, Run, execution
 from runbook.diagnose.family import HELPERS, accused, everyone, name, ranks
 from runbook.diagnose.motion import readings
-from runbook.diagnose.places import NOWHERE, Place, places, wchan_kind
+from runbook.diagnose.places import NOWHERE, Place, main_stacks, places, wchan_kind
 from runbook.diagnose.stale_locks import lock_files, waiting_ones
 from runbook.diagnose.stall import Stall, stall
 from runbook.diagnose.standstill import excused
@@ -106,9 +106,12 @@ def _lock_file(view: View, clock: Stall) -> tuple[str, str] | None:
     old = lock_files(view)
     if not old or any(run.demand >= SPINS for run in view.once(execution).runs):
         return None
-    table = view.once(places)
-    waits = any(_may_poll(run, table.get(run.key, NOWHERE)) for run in waiting_ones(view))
-    return ("stale_lock", f"an old lock file lies there, {old[0].path}, and all it does is to wake and look") if waits else None
+    table, runs = view.once(places), waiting_ones(view)
+    if not any(_may_poll(run, table.get(run.key, NOWHERE)) for run in runs):
+        return None
+    named = {stack.lock_file for run in runs for stack in view.once(main_stacks).get(run.process.pid, [])}
+    path = next((lock.path for lock in old if lock.path in named), old[0].path)
+    return "stale_lock", f"an old lock file lies there, {path}, and all it does is to wake and look"
 
 
 def _may_poll(run: Run, place: Place) -> bool:

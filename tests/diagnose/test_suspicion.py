@@ -92,6 +92,15 @@ def test_one_stack_of_a_wait_for_a_lock_file_asks_for_the_second() -> None:
     assert suspect(scene(tell, seconds=16)).want == ("stacks",)
 
 
+def test_the_suspicion_names_the_lock_file_that_the_stack_names() -> None:
+    def tell(second: float):
+        taken = msgspec.structs.replace(stack(100, "wait (torch/utils/file_baton.py:49)"), lock_file="/b/lock")
+        locks = Seen((lock_file("/a/lock"), lock_file("/b/lock")))
+        return {"processes": [proc(wchan=SLEEP, switches=int(second * 9))], "locks": locks, **stacks_at(second, taken)}
+
+    assert ["/b/lock" in suspect(scene(tell, seconds=second)).text for second in (12, 16)] == [False, True]
+
+
 def test_a_poller_that_by_its_stack_looks_at_no_lock_is_not_suspected_any_more() -> None:
     def tell(second: float):
         taken = stacks_at(second, stack(100, "poll_jobs (scheduler.py:8)"))
