@@ -73,8 +73,14 @@ def stop(victim: str) -> Act:
 
 
 def kill(victim: str) -> Act:
-    """SIGKILL."""
-    return lambda scene: scene.send(victim, signal.SIGKILL)
+    """SIGKILL, until it is dead: on a busy machine the kernel needs a while to take a large process down."""
+
+    def act(scene: Scene) -> None:
+        scene.send(victim, signal.SIGKILL)
+        dying = scene.hurt
+        assert dying is not None and processes.wait(lambda: not processes.alive(dying), 30), f"{victim} outlived SIGKILL"
+
+    return act
 
 
 def rename_log(scene: Scene) -> None:
