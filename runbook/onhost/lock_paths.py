@@ -3,10 +3,12 @@
 Lock files lie about in every cache: that one of them is old says nothing of a wait for another.
 """
 
+import functools
 import os
 import re
 from typing import Any, Dict, Iterable, List, NamedTuple, Set
 
+from . import careful
 from .folders import LockFile, is_lock
 from .objects import Memory
 
@@ -59,9 +61,9 @@ def files(pids: Iterable[int]) -> List[LockFile]:
     found = []
     for path in {_known.get(pid, "") for pid in pids} - {""}:
         try:
-            found.append(LockFile(path, os.stat(path).st_mtime))
-        except OSError:
-            continue  # it is gone, so nobody waits for it any more
+            found.append(LockFile(path, careful.read(("lock file", path), functools.partial(os.stat, path)).st_mtime))
+        except (OSError, careful.Stuck):
+            continue  # it is gone, so nobody waits for it any more; or its file system does not answer
     return found
 
 
@@ -95,8 +97,12 @@ def _texts(memory: Memory, objects: List[int], most: int) -> Set[str]:
 def _path(pid: int, text: str) -> str:
     """Where that file is, if it is there and the same for the process as for us."""
     try:
-        path = os.path.normpath(os.path.join(os.readlink("/proc/%d/cwd" % pid), text))
-        ours, theirs = os.stat(path), os.stat("/proc/%d/root%s" % (pid, path))
-    except (OSError, ValueError):
+        return str(careful.read(("lock file", pid, text), functools.partial(_same_file, pid, text)))
+    except (OSError, ValueError, careful.Stuck):
         return ""
+
+
+def _same_file(pid: int, text: str) -> str:
+    path = os.path.join(os.readlink("/proc/%d/cwd" % pid), text)
+    ours, theirs = os.stat(path), os.stat("/proc/%d/root%s" % (pid, path))
     return path if (ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino) and os.path.isfile(path) else ""
