@@ -52,17 +52,17 @@ def stopped(victim: str, serving: bool) -> Fault:
 
 
 def killed(victim: str, serving: bool) -> Fault:
-    """SIGKILL. A main process has no name in a verdict: it is the server.
+    """SIGKILL. A main process has no name in a verdict: it is the server, and its death is told at once.
 
-    While it loads, the parent reaps a dead worker, works at its own end, and is what died: the log says why.
+    A dead worker is reaped by its parent, which then ends in its own time. Only a look from before the death can have seen it alive, and
+    names it; else the server's end is told, with the worker as the first cause in its log. vLLM's log has no word of it while it loads.
     """
     moment = "serves" if serving else "loads"
     says = f"{victim.replace('_', ' ')} SIGKILL while it {moment}"
-    right = ("crashed/signal",) if victim == "main" else ("crashed/rank_died",) if serving else ("crashed/rank_died", "crashed")
-    own = victim == "main" or serving
-    return Fault(
-        f"{victim}_killed_{moment}", says, right, kill(victim), serving, victim, own and victim != "main", SLOWEST_DEATH_S if own else None
-    )
+    name = f"{victim}_killed_{moment}"
+    if victim == "main":
+        return Fault(name, says, ("crashed/signal",), kill(victim), serving, victim, within_s=SLOWEST_DEATH_S)
+    return Fault(name, says, ("crashed/rank_died",) if serving else ("crashed/rank_died", "crashed"), kill(victim), serving, victim)
 
 
 def around(name: str, says: str, *right: str) -> Fault:
