@@ -18,8 +18,8 @@ FAULTS_PER_S = 200.0
 """Page faults of memory that is taken and given back: 0.8 MiB/s. An estimate; a spin makes none at all."""
 
 ON_END = 3
-"""A process that listens writes answers, as its page of metrics (48 KiB in SGLang 0.5) to whoever asks for that now and then, we among
-them. Only writes in so many intervals on end are its own work."""
+"""A process that listens answers whoever asks now and then, we among them: SGLang 0.5 reads 140 KiB of its counters for that, and writes a
+page of 48 KiB. Only bytes in so many intervals on end are its own work, or such that came from a disk."""
 
 
 class _Reading(NamedTuple):
@@ -53,11 +53,13 @@ def _io_motions(samples: Sequence[Sample]) -> Iterator[Motion]:
             if io is None:
                 continue
             last[key] = io
-            if old is not None:
-                read += max(0, io.rchar - old.rchar, io.read_bytes - old.read_bytes)
-                wrote = max(0, io.wchar - old.wchar)
-                on_end[key] = on_end[key] + 1 if wrote >= WEAK_BYTES_PER_S * seconds else 0
-                written += wrote if key not in answering or on_end[key] >= ON_END else 0
+            if old is None:
+                continue
+            called, fetched, wrote = io.rchar - old.rchar, io.read_bytes - old.read_bytes, io.wchar - old.wchar
+            on_end[key] = on_end[key] + 1 if max(called, wrote) >= WEAK_BYTES_PER_S * seconds else 0
+            works = key not in answering or on_end[key] >= ON_END
+            read += max(0, called if works else 0, fetched)
+            written += max(0, wrote if works else 0)
         if before is not None:
             yield from by_rate(sample.t, seconds, "read", float(read), "bytes read")
             yield from by_rate(sample.t, seconds, "written", float(max(0, written - _log_growth(before, sample))), "bytes written")

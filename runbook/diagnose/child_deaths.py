@@ -6,6 +6,7 @@ import re
 
 from runbook.diagnose.actors import unseen
 from runbook.diagnose.circles import nobody_acts, nobody_left
+from runbook.diagnose.enders import may_be_ended
 from runbook.diagnose.execution import APART_S, WORKS, Run, execution
 from runbook.diagnose.family import HELPERS, everyone, is_topmost, name
 from runbook.diagnose.knots import knot
@@ -98,7 +99,7 @@ def _waits(view: View, process: ProcessSample, parent: Run, seconds: float) -> b
         return knotted
     tied_to_it = _has_a_place(view, process) or says_it_waits(view, view.now - seconds)
     main = (parent.process.pid, parent.process.pid)
-    if not tied_to_it or not nobody_acts(view, {parent.process.pid}, frozenset({main})):
+    if not tied_to_it or not nobody_acts(view, {parent.process.pid}, frozenset({main})) or may_be_ended(view, {parent.process.pid}):
         return False
     return not parent.frozen and parent.demand < WORKS and loop_of(view, *main) == CLOSED
 

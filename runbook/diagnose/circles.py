@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from runbook.diagnose.actors import tree
-from runbook.diagnose.calls import ENDING, Tid, at_calls, has_timer, waits_of, woken_by_signals
+from runbook.diagnose.calls import ENDING, Tid, at_calls, waits_of, woken_by_signals
+from runbook.diagnose.enders import may_be_ended
 from runbook.diagnose.family import HELPERS, accused
 from runbook.diagnose.knots import knot
 from runbook.diagnose.loops import closed, standing
@@ -44,12 +45,6 @@ def circle(view: View) -> bool:
     locked = view.once(locked_out)
     pids = {pid for pid, _ in locked} | {run.process.pid for run in view.once(accused)}
     return bool(locked) and nobody_acts(view, pids, locked) and not may_be_ended(view, pids)
-
-
-def may_be_ended(view: View, pids: Iterable[int]) -> bool:
-    """Whether a timer of its own may end one of these, so that whoever started it would go on. The main process's end is the server's."""
-    main = view.main
-    return any(has_timer(view, pid) for pid in pids if main is None or pid != main.pid)
 
 
 def nobody_acts(view: View, pids: Iterable[int], but: frozenset[Tid] = frozenset()) -> bool:

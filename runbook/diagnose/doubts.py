@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from runbook.diagnose.calls import FAR_ENDED, at_calls, has_timer
-from runbook.diagnose.circles import locked_out, may_be_ended
+from runbook.diagnose.circles import locked_out
+from runbook.diagnose.enders import enders
 from runbook.diagnose.family import accused
 from runbook.diagnose.stale_locks import which_lock
 from runbook.diagnose.standstill import standstill
@@ -27,9 +28,7 @@ def _limits(view: View) -> Iterator[str]:
 
 
 def _alarms(view: View) -> Iterator[str]:
-    for run in view.once(accused):
-        if view.main is not None and may_be_ended(view, [run.process.pid]):
-            yield f"a timer of its own may end pid {run.process.pid}, and who started it would go on"
+    yield from enders(view, [run.process.pid for run in view.once(accused)])
     for (pid, _), call in view.once(at_calls).items():
         ends = [call.child] if call.call == "child" and call.child is not None else list(call.peers) if call.call in FAR_ENDED else []
         for other in ends:

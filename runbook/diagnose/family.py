@@ -139,18 +139,19 @@ def _is_fed(view: View, run: Run, place: Place) -> bool:
     if place.kind not in ("pipe_read", "idle") or process is None or not isinstance(process.pipes, Seen):
         return False
     inlets = [pipe for pipe in process.pipes.value if pipe.end == "read" and pipe.fd != 0 and pipe.name.startswith("pipe:")]
-    above = {process.pid, *_ancestors(view, process)}
+    above = {process.pid, *(one.pid for one in ancestors(view, process))}
     return bool(inlets) and all(pipe.peers_known and set(pipe.peers) <= above for pipe in inlets)
 
 
-def _ancestors(view: View, process: ProcessSample) -> set[int]:
-    parents = {one.pid: one.ppid for one in view.once(everyone).values()}
-    found: set[int] = set()
+def ancestors(view: View, process: ProcessSample) -> tuple[ProcessSample, ...]:
+    """The processes of the tree above it, the nearest first."""
+    table = {one.pid: one for one in view.once(everyone).values()}
+    found: dict[int, ProcessSample] = {}
     pid = process.ppid
-    while pid in parents and pid not in found:
-        found.add(pid)
-        pid = parents[pid]
-    return found
+    while pid in table and pid not in found:
+        found[pid] = table[pid]
+        pid = table[pid].ppid
+    return tuple(found.values())
 
 
 def is_helper(run: Run, place: Place) -> bool:

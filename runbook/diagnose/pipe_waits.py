@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from runbook.diagnose.actors import pipes
 from runbook.diagnose.calls import Tid, at_calls
+from runbook.diagnose.enders import starters
 from runbook.diagnose.execution import APART_S, WORKS, Run, execution, peer_execution
 from runbook.diagnose.family import everyone, name
 from runbook.diagnose.knots import may_act, waiting_for_end
@@ -30,17 +31,17 @@ LATEST = 200
 
 
 def stdin(view: View) -> Diagnosis | None:
-    """hung/stdin: when the main thread reads descriptor 0, a terminal, or a pipe after its log asked a question, executed nothing between
+    """hung/stdin: when the main thread reads descriptor 0, a terminal or a pipe, after its log asked a question, executed nothing between
     two looks ≥ 10 s apart, and whoever holds the other end of the pipe can never write again: stopped, or by its threads' system calls in
     waits without a limit of time, as a launcher that waits for its end.
 
     its live twins: a consumer whose producer works or sleeps, a launcher that fetches the answer, a server that holds a pipe as stdin and
-    does not read it, a worker that reads its tasks from standard input.
+    does not read it, a worker that reads its tasks from standard input, a chat at its terminal.
     """
     if view.once(stall).wall_s < APART_S or not at_rest(view):
         return None
     for process, run in _readers(view):
-        if process.stdin == "tty" and _reads_terminal(view, run):
+        if process.stdin == "tty" and _reads_terminal(view, run) and _question(view):
             return _stdin_verdict(view, process, run, "a terminal at which nobody types")
         mine = [pipe for pipe in pipes(process) if pipe.end == "read"]
         inlet = next((pipe for pipe in mine if pipe.fd == 0), None)
@@ -147,7 +148,7 @@ def _reader_stands(view: View, process: ProcessSample, pipe: PipeSample) -> bool
     writing = {(process.pid, one.tid) for one in process.threads if wchan_kind(one.wchan) == "pipe_write"} & view.once(at_calls).keys()
     given = waiting_for_end(view, process.pid) | _stopped(view) | writing
     readers = [pid for pid in pipe.peers if not _passes_by(view, process, pid)]
-    return bool(pipe.peers) and not may_act(view, readers, given)
+    return bool(pipe.peers) and not may_act(view, readers, given) and not any(starters(view, readers))
 
 
 def _passes_by(view: View, process: ProcessSample, pid: int) -> bool:

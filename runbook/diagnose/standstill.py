@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from runbook.diagnose import words
 from runbook.diagnose.actors import Unseen, actors, in_flight, unseen, waits_spinning
+from runbook.diagnose.enders import starters
 from runbook.diagnose.execution import APART_S, HOLD_S, WORKS, Run, execution
 from runbook.diagnose.family import accused, name, rank_of
 from runbook.diagnose.places import NOWHERE, places
@@ -202,10 +203,11 @@ def proven(view: View, extra: Sequence[Proof] = ()) -> str | None:
     """The confidence with which the evidence convicts, or None.
 
     strong: budget spent, two classes, nobody works or could work unseen. likely: the same where a place could not be looked at, or one
-    class alone, after twice the budget; never where a process on another host or an unknown wait could be the one that works.
+    class alone, after twice the budget; never where who started it may end it, nor where a process on another host or an unknown wait could
+    be the one that works.
     """
     stand = view.once(standstill)
-    if stand.actors or excused(view):
+    if stand.actors or excused(view) or any(starters(view, [run.process.pid for run in view.once(accused)])):
         return None
     classes = {proof.kind for proof in (*stand.proofs, *extra)}
     if len(classes) >= 2 and not stand.unseen and _spent(stand):

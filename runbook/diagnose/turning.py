@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from runbook.diagnose.actors import actors, gpus_busy, tree
 from runbook.diagnose.calls import READS, Tid, at_calls, waits_of, woken_by_signals
-from runbook.diagnose.circles import may_be_ended, nobody_acts
+from runbook.diagnose.circles import nobody_acts
+from runbook.diagnose.enders import enders, may_be_ended
 from runbook.diagnose.execution import APART_S, WORKS, Run
 from runbook.diagnose.family import accused, name
 from runbook.diagnose.knots import may_act
@@ -62,8 +63,8 @@ def spin_doubt(view: View, run: Run) -> str:
         return f"what the loop of pid {pid} looks at, its source does not tell"
     if pid in woken_by_signals(view) or not nobody_acts(view, {pid}, frozenset({(pid, pid)})):
         return f"another thread of pid {pid}, or a signal, may set what it looks at"
-    if may_be_ended(view, {pid}):
-        return f"a timer of its own may end pid {pid}"
+    if ended := next(enders(view, {pid}), ""):
+        return ended
     waits = waits_of(view, pid)
     if waits is None or waits.shared is None:
         return f"with whom pid {pid} shares memory cannot be seen"

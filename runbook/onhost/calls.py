@@ -112,7 +112,8 @@ def parse(raw: bytes, pid: int) -> Row:
     if name == "read":
         return _read_call(pid, arguments[0] & 0xFFFFFFFF)
     if name == "write":
-        return {"call": "write", "names": [procs.read_link("/proc/%d/fd/%d" % (pid, arguments[0] & 0xFFFFFFFF)) or ""]}
+        place = procs.read_link("/proc/%d/fd/%d" % (pid, arguments[0] & 0xFFFFFFFF)) or ""
+        return {"call": "write", "names": [place]} if place.startswith("pipe:[") else {"call": ""}  # a socket may have a limit of time
     if name in ("poll", "ppoll"):
         return _poll(pid, arguments, arguments[2] != 0 if name == "ppoll" else not arguments[2] >> 31 & 1)
     if name == "wait4":

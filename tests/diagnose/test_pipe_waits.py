@@ -82,7 +82,13 @@ def test_a_launcher_that_may_still_answer_is_no_hang(told) -> None:
 
 
 def test_a_terminal_at_which_nobody_types_is_stdin_too() -> None:
-    assert state(scene(stands(proc(wchan="n_tty_read", stdin="tty")), seconds=14)).kind == "stdin"
+    tell = stands(proc(wchan="n_tty_read", stdin="tty"), log="Proceed? [y/N] ")
+    assert state(scene(tell, seconds=14)).kind == "stdin"
+
+
+def test_a_chat_at_its_terminal_serves_whoever_sits_there() -> None:
+    tell = stands(proc(wchan="n_tty_read", stdin="tty"), log=">>> ")
+    assert state(scene(tell, seconds=200), final=True).verdict != "hung"
 
 
 @pytest.mark.parametrize(("terminal", "kind"), [(True, "stdin"), (False, None)])
@@ -91,7 +97,8 @@ def test_a_newer_kernel_tells_it_by_the_system_call_alone(terminal: bool, kind: 
 
     def tell(second: float):
         call = CallSample(tid=100, call="read", terminal=terminal)
-        return {"processes": [proc(wchan="wait_woken", stdin="tty")], **calls_at(second, waiting(100, call), first=2.0)}
+        told = {"log": "Password: \n"} if second == 0 else {}
+        return {"processes": [proc(wchan="wait_woken", stdin="tty")], **calls_at(second, waiting(100, call), first=2.0), **told}
 
     assert state(scene(tell, seconds=40), final=True).kind == kind
 

@@ -282,8 +282,14 @@ def test_ranks_in_a_collective_may_wait_for_the_next_request_of_their_front(fron
     assert state(scene(tell, seconds=150), in_flight=1).kind == "deadlock"
 
 
-@pytest.mark.parametrize(("peers", "verdict"), [((101, 102), "hung"), ((101, 7), "undecided")])
-def test_a_launcher_that_waits_for_messages_of_its_ranks_alone_brings_them_nothing(peers: tuple[int, ...], verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("peers", "limit", "verdict"),
+    [((101, 102), False, "hung"), ((101, 7), False, "undecided"), ((101, 102), True, "undecided")],
+    ids=["its ranks", "another as well", "only so long"],
+)
+def test_a_launcher_that_waits_for_messages_of_its_ranks_alone_brings_them_nothing(
+    peers: tuple[int, ...], limit: bool, verdict: str
+) -> None:
     def tell(second: float):
         places = {0: REDUCE, 1: REDUCE, 2: BROADCAST, 3: REDUCE}
         told = group(second, places, bar="")
@@ -292,7 +298,9 @@ def test_a_launcher_that_waits_for_messages_of_its_ranks_alone_brings_them_nothi
         if "stacks" in told:
             waits = stack(100, "select (selectors.py:415)", "wait (multiprocessing/connection.py:947)", "await_ready (engine.py:69)")
             told["stacks"] = Seen((*told["stacks"].value, msgspec.structs.replace(waits, look=told["stacks"].value[0].look)))
-        told.pop("calls", None)
+        if "calls" in told:
+            hears = CallSample(tid=100, call="poll", peers=peers, peers_known=True, timed=limit)
+            told["calls"] = Seen((waiting(100, hears),))
         return {**told, "processes": [main, *told["processes"][1:]]}
 
     assert state(scene(tell, seconds=100), final=True).verdict == verdict
