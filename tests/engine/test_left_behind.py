@@ -74,4 +74,4 @@ def test_a_file_whose_disk_is_away_is_left_behind_with_what_to_do_and_can_be_res
     with contextlib.closing(connect_local()) as host:
         assert [report.state for report in host.restore(run)] == ["restored"]
         assert list(host.retire(run)) == []
-    assert played.file.read_text() == "VALUE = 1\n" and not (tmp_path / "state").exists()
+    assert played.file.read_text() == "VALUE = 1\n" and not (tmp_path / "state" / "runbook-host").exists()
