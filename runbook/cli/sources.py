@@ -120,7 +120,8 @@ def check_file(name: str, overrides: Sequence[str] = ()) -> list[Diagnostic]:
         source = read_bounded(file)
     except OSError:
         source = b""
-    if re.search(rb"^profile:", source, re.MULTILINE) and not re.search(rb"^runbook:", source, re.MULTILINE):
+    begins = {key: re.search(rb"^(?:\xef\xbb\xbf)?" + key.encode() + rb":", source, re.MULTILINE) is not None for key in OURS}
+    if begins["profile"] and not begins["runbook"]:
         return profiles(file).check(file, source)[1]
     return load(name, overrides)[1]
 

@@ -56,12 +56,14 @@ def command(playbook: str, roles: tuple[str, ...], overrides: tuple[str, ...], a
     From lowest to highest: defaults of inputs, `vars`, `vars_files`, hosts.yaml, the playbook's own `hosts`, -e. Blocks, steps and `set`
     come between hosts and -e. Values stand as they are written; those of a secret's name are not shown.
     """
-    from runbook.render.diagnostics import as_text
+    from runbook.render.diagnostics import as_object, as_text
 
     checked, diagnostics, _ = load(playbook, overrides, roles)
     if diagnostics:
         click.echo(as_text(diagnostics, source_texts(diagnostics)), err=True)
     if checked is None:
+        if as_json:
+            click.echo(json.dumps(as_object(diagnostics), ensure_ascii=False))
         return 2
     rows = list(table(checked, overrides))
     if as_json:

@@ -81,6 +81,20 @@ def test_a_plan_of_an_invalid_playbook_is_its_mistakes(book, capsys):
     assert out == "" and "did you mean `vars.what`?" in err
 
 
+def test_a_plan_for_programs_has_its_lines_and_hosts(book, capsys):
+    assert exit_code(["plan", "look", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["hosts"] == {"box": ["local"]} and "    run: echo hello" in answer["lines"]
+
+
+@pytest.mark.parametrize("command", ["validate", "plan", "vars", "run"])
+def test_programs_get_the_mistakes_of_a_playbook_from_every_command(book, capsys, command):
+    book.write_text(BOOK.replace("vars.what", "vars.waht"))
+    assert exit_code([command, "look", "--json"]) == 2
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["verdict"], [one["code"] for one in answer["diagnostics"]]) == ("invalid", ["undefined-var"])
+
+
 def test_the_list_names_what_can_be_run(book, capsys):
     (book.parent / "broken.yaml").write_text("a: [\n")
     assert exit_code(["list", "--json"]) == 0

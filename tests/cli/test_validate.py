@@ -81,3 +81,9 @@ def test_a_class_that_only_grep_knows_is_refused_with_what_to_write(tmp_path, ca
     path.write_text("runbook: 1\nhosts: {a: local}\nsteps:\n  - grep: {log: /tmp/x, pattern: 'took [[:digit:]]+'}\n")
     assert exit_code(["validate", str(path)]) == 2
     assert "`[:digit:]` is no class here: write `\\d`" in capsys.readouterr().err
+
+
+def test_a_profile_behind_a_byte_order_mark_is_one(tmp_path, capsys):
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(b"\xef\xbb\xbfprofile: mine\r\nextends: generic\r\n")
+    assert exit_code(["validate", str(path)]) == 0, capsys.readouterr().err
