@@ -123,9 +123,9 @@ class Texts:
             return
         if (braces := _OTHER_BRACES.search(text)) is not None:
             plain = _OTHER_BRACES.sub(lambda found: found[1].strip(), text).strip()
-            place = part_of(self.problems.document, where, braces.start(), len(braces[0]))
+            span = part_of(self.problems.document, where, braces.start(), len(braces[0]))
             summary = f"`{leaf_key(where)}` is an expression already: no braces around its names"
-            self.problems.at("bare-expression", summary, place, f"write `{plain[:60]}`")
+            self.problems.at("bare-expression", summary, span, f"write `{plain[:60]}`")
             return
         parsed = parse(text)
         place_of = functools.partial(_inside, self.problems.document, where, 0)
