@@ -72,6 +72,7 @@ class Known:
     together: dict[tuple[int, int], str] = field(default_factory=dict)
     results: set[int] = field(default_factory=set)
     logs: set[str] = field(default_factory=set)
+    facts: dict[int, tuple[Node, Facts]] = field(default_factory=dict, repr=False)
 
 
 @dataclass
@@ -120,8 +121,10 @@ class State:
             self.traps.append(found)
 
     def facts(self, node: Node) -> Facts:
-        """What a statement sets and uses."""
-        return facts(node, self.scope.functions)
+        """What a statement sets and uses; found out once, however often the script is read."""
+        if id(node) not in self.known.facts:
+            self.known.facts[id(node)] = (node, facts(node, self.scope.functions))
+        return self.known.facts[id(node)][1]
 
     def keep_together(self, start: int, end: int, why: str) -> None:
         """From here to there it stays one script. Raises Again."""

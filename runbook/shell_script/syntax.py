@@ -96,14 +96,16 @@ def inner(script: Script, word: Node, program: str) -> Script | None:
 
 
 def walk(node: Any) -> Iterator[Node]:
-    """All mappings of a tree, outermost first, in the order of the text."""
-    if isinstance(node, dict):
-        yield node
-        for value in node.values():
-            yield from walk(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from walk(value)
+    """All mappings of a tree but its places, outermost first, in the order of the text."""
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            if "Offset" in one:
+                continue
+            yield one
+            one = list(one.values())
+        waiting += [part for part in reversed(one) if isinstance(part, (dict, list))]
 
 
 def kind(node: Node | None) -> str:

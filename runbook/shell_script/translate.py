@@ -16,16 +16,19 @@ from runbook.shell_script.facts import ALWAYS
 from runbook.shell_script.kills import kill
 from runbook.shell_script.launches import command_of, launch
 from runbook.shell_script.logs import grep, tail
+from runbook.shell_script.places import placed, spoken_of
 from runbook.shell_script.scope import Scope
 from runbook.shell_script.settings import setting
 from runbook.shell_script.ssh import remote
-from runbook.shell_script.state import Again, Known, Made, State, engine_of, number
+from runbook.shell_script.state import Again, Known, Made, State, engine_of
 from runbook.shell_script.syntax import Node, calls, kind, literal, parse, walk, words
 from runbook.shell_script.traps import trap
 from runbook.shell_script.waits import loop, sleep
 
 Rule = Callable[[State, Node], "list[Made] | None"]
 RULES: tuple[Rule, ...] = (kill, loop, sleep, launch, request, grep, tail)
+READINGS = 40
+"""After so many a script is so entangled that it stays one."""
 _LEAVES = ("exit", "return", "break", "continue")
 """`x && exit 1` asks the opposite of `x`: it stays what it is."""
 _OTHER_LANGUAGE = re.compile(r"#!.*\b(python|perl|ruby|node|fish|csh|tcsh|awk|php)")
@@ -54,13 +57,13 @@ def translate(text: str, file: str, program: str) -> Translated | Diagnostic:
     script = parse(text, file, program)
     if isinstance(script, Diagnostic):
         return script
-    known = Known()
+    known, readings = Known(), 0
     while True:
-        before = repr(known)
+        before, readings = repr(known), readings + 1
         try:
             found = _read(State(Scope(script), program, known))
         except Again:
-            if repr(known) == before:  # what belongs together does so already: nothing smaller than the whole will do
+            if repr(known) == before or readings > READINGS:  # nothing smaller than the whole will do
                 known.together = {(0, len(text.encode())): "what its lines have in common"}
             continue
         return found._replace(traps=[trap("crlf", Span(file, 1, 1, 1)), *found.traps]) if crlf else found
@@ -75,8 +78,8 @@ def _read(state: State) -> Translated:
         always += [Made({"kill": {"step": one}}, "", host) for one in place.launched]
     _say_what_stays(state)
     traps = sorted(state.traps, key=lambda one: (one.span.line, one.span.column) if one.span else (0, 0))
-    steps, always, hosts = _placed(state, state.steps, always)
-    return Translated(hosts, _spoken_of(state, [*steps, *always]), state.secrets, steps, always, traps)
+    steps, always, hosts = placed(state, state.steps, always)
+    return Translated(hosts, spoken_of(state, [*steps, *always]), state.secrets, steps, always, traps)
 
 
 def _look_ahead(state: State) -> None:
@@ -291,30 +294,3 @@ def _say_what_stays(state: State) -> None:
     started = [one for one in walk(state.scope.script.statements) if "Cmd" in one and command_of(one) is not None]
     if left and not state.scope.handlers:
         state.trap("stops-at-the-end", (started or state.scope.script.statements)[0], left[0])
-
-
-def _placed(state: State, steps: list[Made], always: list[Made]) -> tuple[list[Made], list[Made], dict[str, str]]:
-    """Roles for the targets that steps have; with more than one, each step names its own."""
-    targets = list(dict.fromkeys(made.host for made in [*steps, *always])) or [""]
-    remote_ones = [one for one in targets if one]
-    roles = {one: f"gpu{at or ''}" for at, one in enumerate(remote_ones)} if remote_ones else {"": "gpu"}
-    heads = {words(call)[0] for call in calls(state.scope.script.statements)}
-    if (remote_ones or heads & {"ssh", "scp", "sftp"}) and "" in targets:
-        roles[""] = "here"  # the script is for the machine from which it reaches the others
-
-    def placed(made: Made) -> Made:
-        role = {"host": roles[made.host]} if len(roles) > 1 else {}
-        return made._replace(step={**{key: made.step[key] for key in made.step if key == "id"}, **role, **made.step})
-
-    hosts = {role: ("local" if role == "here" else target) for target, role in roles.items()}
-    return [placed(one) for one in steps], [placed(one) for one in always], hosts
-
-
-def _spoken_of(state: State, steps: list[Made]) -> dict[str, Any]:
-    """The constants that steps speak of, and those that they are made of, in the order of the script."""
-    said = repr([made.step for made in steps])
-    wanted: dict[str, Any] = {}
-    for name, value in reversed(state.vars.items()):  # a constant is made of those above it
-        if f"vars.{name} " in said:
-            wanted[name], said = number(value), said + value
-    return dict(reversed(wanted.items()))

@@ -107,6 +107,12 @@ TRAPS: dict[str, tuple[str, str]] = {
     ),
 }
 
+OTHERWISE = frozenset(
+    "stops-at-the-end not-waited argument default-value from-outside secret secret-in-clear own-folder ssh-option as-root crlf "
+    "fixed-sleep endless-tail wide-kill".split()
+)
+"""What the playbook does otherwise than the script: said in the playbook as well."""
+
 
 def trap(code: str, span: Span, *values: str) -> Diagnostic:
     """A warning about a place in the script."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from runbook.lang.yaml_write import dump
 from runbook.shell_script.state import Made
 from runbook.shell_script.translate import Translated
+from runbook.shell_script.traps import OTHERWISE
 
 HEAD = """\
 # From a shell script. Read it before you run it: `runbook plan` shows what each step would do, `runbook run --check` looks and
@@ -18,7 +19,9 @@ ON_THE_LAB = "# CHANGE: an ssh alias or user@host; `lab` is the GPU host that co
 def write(found: Translated, name: str, modeline: str) -> str:
     """The playbook. `modeline` is its first line."""
     hosts = [f"  {role}: {dump(target) if target else f'lab    {ON_THE_LAB}'}" for role, target in found.hosts.items()]
-    lines = [modeline, "#", *HEAD.splitlines(), "runbook: 1", f"name: {dump(name)}", "hosts:", *hosts]
+    otherwise = [f"# - line {one.span.line}: {one.summary}" for one in found.traps if one.code in OTHERWISE and one.span]
+    said = ["#", "# Not as in the script:", *otherwise, "#"] if otherwise else []
+    lines = [modeline, "#", *HEAD.splitlines(), *said, "runbook: 1", f"name: {dump(name)}", "hosts:", *hosts]
     if found.vars:
         lines += ["vars:", *(f"  {line}" for line in dump(found.vars).splitlines())]
     if found.secrets:

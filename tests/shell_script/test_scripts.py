@@ -211,7 +211,13 @@ curl -s -H "Authorization: Bearer $API_KEY" localhost:8000/v1/models
 curl -s -H "X-Trace: $TRACE" localhost:8000/v1/models
 huggingface-cli download org/model
 """,
-        has=("Bearer ${{ secrets.API_KEY }}", "name: API_KEY", "name: HF_TOKEN", 'curl -s -H "X-Trace: $TRACE"'),
+        has=(
+            "Bearer ${{ secrets.API_KEY }}",
+            "# - line 2: `API_KEY` is a secret",
+            "name: API_KEY",
+            "name: HF_TOKEN",
+            'curl -s -H "X-Trace: $TRACE"',
+        ),
         lacks=("hf_abcdefghijklmnop",),
         warns=("secret", "from-outside"),
     ),
