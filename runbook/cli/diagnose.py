@@ -80,7 +80,8 @@ def command(
         host.close()
         raise click.UsageError(f"{target}: {problem.summary}" + (f"; {problem.hint}" if problem.hint else "")) from problem
     click.echo(f"{target}: pid {found.pid} {found.command or found.title}", err=True)
-    text = _playbook(target, found.pid, log, profile or found.profile, url, box_text, stall)
+    where = {"pid": found.pid, **({"port": port} if port else {}), "profile": profile or found.profile, **({"log": log} if log else {})}
+    text = _playbook(target, where, url, box_text, stall)
     return _run(text, host, clock, out, as_json)
 
 
@@ -94,11 +95,10 @@ def _duration(option: str, text: str | None) -> str | None:
     return text
 
 
-def _playbook(target: str, pid: int, log: str | None, profile: str, url: str | None, box: str, stall: str) -> str:
+def _playbook(target: str, where: dict[str, Any], url: str | None, box: str, stall: str) -> str:
     """The two steps that are run, as a playbook: it stands in the journal, and says how to do the same again."""
-    attach = {"pid": pid, "profile": profile, **({"log": log} if log else {})}
     look = {"server": "server", "timeout": box, "stall_after": stall, **({"url": url} if url else {})}
-    steps = [{"id": "server", "attach": attach}, {"id": "state", "diagnose": look}]
+    steps = [{"id": "server", "attach": where}, {"id": "state", "diagnose": look}]
     lines = ["runbook: 1", f"name: {json.dumps('diagnose ' + target)}", f"hosts: {json.dumps({'box': target})}", "steps:"]
     return "\n".join([*lines, *(f"  - {json.dumps(step, ensure_ascii=False)}" for step in steps), ""]).replace("${{", "$${{")
 

@@ -44,7 +44,12 @@ class Attach(Step, frozen=True, kw_only=True, forbid_unknown_fields=True, rename
     }
     EXAMPLE: ClassVar[str] = "id: server\nattach: {port: 30000, profile: sglang}"
 
-    port: Annotated[Port | None, Meta(description="the server that listens on this TCP port, or will by its command")] = None
+    port: Annotated[
+        Port | None,
+        Meta(
+            description="the server that listens on this TCP port, or will by its command; beside another way to find it: where it answers"
+        ),
+    ] = None
     pid: Annotated[Pid | None, Meta(description="the server's main process")] = None
     match: Annotated[Regex | None, Meta(description="searched in argv and title; exactly one server must match")] = None
     of_run: Annotated[str | None, Meta(description="the server that this run of runbook launched and kept")] = None
@@ -52,8 +57,9 @@ class Attach(Step, frozen=True, kw_only=True, forbid_unknown_fields=True, rename
     profile: Annotated[ProfileName | None, Meta(description="engine profile; guessed from its command when left out")] = None
 
     def problems(self) -> list[tuple[str, str, str]]:
-        """Exactly one way to say which server."""
-        if sum(getattr(self, name) is not None for name in WHERE) != 1:
+        """One way to say which server, and perhaps its port."""
+        ways = [name for name in WHERE if getattr(self, name) is not None]
+        if not ways or len([name for name in ways if name != "port"]) > 1:
             return [("", "`attach` needs exactly one of `port`, `pid`, `match`, `run`", "write for example `port: 8000`")]
         return []
 
@@ -62,7 +68,8 @@ class Attach(Step, frozen=True, kw_only=True, forbid_unknown_fields=True, rename
         return [f"find the server by {self._how()}; change nothing"]
 
     def _how(self) -> str:
-        return next(f"{key} {getattr(self, name)}" for name, key in WHERE.items() if getattr(self, name) is not None)
+        ways = [f"{key} {getattr(self, name)}" for name, key in WHERE.items() if getattr(self, name) is not None]
+        return ways[-1]
 
     def run(self, ctx: StepContext) -> StepResult:
         """Find it, and remember it."""
@@ -86,10 +93,10 @@ class Attach(Step, frozen=True, kw_only=True, forbid_unknown_fields=True, rename
         if self.pid is not None:
             one = survey.of_pid(self.pid)
             return [one] if one is not None else []
-        if self.port is not None:
-            return survey.on_port(self.port)
         if self.match is not None:
             return survey.matching(self.match)
+        if self.of_run is None:
+            return survey.on_port(self.port or 0)
         living = [launch for launch in host.keeper(self.of_run or "").launches if launch.ended is None]
         return [server for launch in living if (server := survey.of_pid(launch.pid)) is not None and server.start == launch.start]
 
@@ -97,12 +104,12 @@ class Attach(Step, frozen=True, kw_only=True, forbid_unknown_fields=True, rename
         if found:
             rows = ", ".join(f"{one.pid} (`{one.title}`, ports {list(one.ports)})" for one in found[:8])
             return f"{self._how()} fits {len(found)} servers: {rows}; name one by `pid`"
-        if self.port is not None and survey.hidden_owner(self.port):
-            return f"port {self.port} is held by a process that this user may not see: look as its user or as root"
-        if self.port is not None:
-            return f"nothing listens on port {self.port}, and no command line names it"
         if self.pid is not None:
             return f"there is no process {self.pid}: it has ended, or is not visible from here"
+        if self.match is None and self.of_run is None:
+            hidden = survey.hidden_owner(self.port or 0)
+            seen = f"nothing listens on port {self.port}, and no command line names it"
+            return f"port {self.port} is held by a process that this user may not see: look as its user or as root" if hidden else seen
         return f"no server fits {self._how()}" if self.match else f"run {self.of_run} has no living server on this host"
 
     def _attached(self, ctx: StepContext, server: Server) -> Launched:

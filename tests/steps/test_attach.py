@@ -191,7 +191,15 @@ def test_what_the_log_said_before_counts_for_the_phase(up: Up) -> None:
 
 
 def test_exactly_one_way_to_name_it() -> None:
-    assert Attach().problems() and Attach(port=1, pid=2).problems() and not Attach(port=1).problems()
+    assert Attach().problems() and Attach(match="x", pid=2).problems() and Attach(port=1, match="x", pid=2).problems()
+    assert not Attach(port=1).problems() and not Attach(port=1, pid=2).problems()
+
+
+def test_a_port_beside_another_way_to_find_it_is_where_it_answers(up: Up) -> None:
+    """A command may name none, and then the profile's default is another server's."""
+    pid = up.start("-c", "import time; time.sleep(60)")
+    result = up.ctx.at("server").do(Attach(pid=pid, port=up.port, profile="vllm"))
+    assert (result.fields["pid"], result.fields["port"]) == (pid, up.port)
 
 
 @pytest.mark.slow
