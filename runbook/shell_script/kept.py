@@ -89,12 +89,12 @@ def _needed(state: State, names: frozenset[str], before: int, statement: Node) -
 
 def comment_of(statement: Node, said: str) -> str:
     """The author's comment above a statement, then ours."""
-    theirs = [found["Text"].strip() for found in statement.get("Comments") or [] if not found["Text"].startswith("!")]
+    theirs = [found.get("Text", "").strip() for found in statement.get("Comments") or [] if not found.get("Text", "").startswith("!")]
     return "\n".join([text for text in theirs if text] + ([said] if said else []))
 
 
 def _text(state: State, node: Node, own: bool) -> str:
-    above = [f"#{found['Text']}" for found in node.get("Comments") or [] if own and found["Pos"]["Offset"] < node["Pos"]["Offset"]]
+    above = [f"#{found.get('Text', '')}" for found in node.get("Comments") or [] if own and found["Pos"]["Offset"] < node["Pos"]["Offset"]]
     return "\n".join([*above, escaped(state.scope.script.whole(node))])
 
 

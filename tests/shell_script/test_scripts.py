@@ -331,6 +331,7 @@ python bench.py
     ),
     "empty": Case("", has=("does nothing",)),
     "comments_only": Case("#!/bin/sh\n# nothing yet\n", has=("does nothing",)),
+    "blank_comments": Case("#\n# a\n#\nls\n#\npwd\n", has=("# a\n", "\n      ls\n      #\n      pwd")),
     "crlf": Case("export A=1\r\ncat > /tmp/x <<EOF\r\nhi\r\nEOF\r\n", has=("cat > /tmp/x <<EOF",), warns=("crlf",)),
 }
 
