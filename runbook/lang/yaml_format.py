@@ -40,7 +40,7 @@ def format_yaml(source: bytes | str, file: str, order: Order, edge: Edge = ANY) 
         same, found = load(attempt, file)
         if same is not None and same.data == document.data and not any(problem.severity is Severity.ERROR for problem in found):
             return Formatted(_dressed(attempt, source, document.text), [])
-    raise AssertionError("a text does not load to its own data")
+    return Formatted(_dressed(document.text, source, ""), [])  # a break that only YAML 1.1 knows, inside a value: nothing is changed
 
 
 def _dressed(text: str, source: bytes | str, before: str) -> str:

@@ -53,6 +53,7 @@ CASES = {
     "lists in lists": ("a:\n-   - 1\n    - b: 2\n      c: 3\n", "a:\n  - - 1\n    - b: 2\n      c: 3\n"),
     "carriage returns": ("a: 1\r\nb: |\r\n    x\r\n", "a: 1\r\nb: |\r\n  x\r\n"),
     "the first line's end counts": ("a: 1\nb: |\r\n    x\r\n", "a: 1\nb: |\n  x\n"),
+    "a break inside a value that counts as text": ("a:\n    b: {c: x\u2028y}\n", "a:\n    b: {c: x\u2028y}\n"),
     "a byte order mark": ("\ufeffa:\n    b: 1\n", "\ufeffa:\n  b: 1\n"),
     "blank lines that are data": ("a: |+\n  x\n\n\nb: 1\n", "a: |+\n  x\n\n\nb: 1\n"),
     "an alias must stay behind its anchor": (
