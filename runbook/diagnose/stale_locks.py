@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from runbook.diagnose.actors import DEEP, polls_a_lock_file
 from runbook.diagnose.child_progress import is_compiler
+from runbook.diagnose.enders import starters
 from runbook.diagnose.execution import APART_S, WORKS, Run, execution
 from runbook.diagnose.family import accused, everyone, name
 from runbook.diagnose.motion import readings
@@ -20,11 +21,10 @@ from runbook.model.units import format_duration
 from runbook.model.verdict import Diagnosis
 
 SLACK_S = 1.0
-KEPT_OPEN = re.compile(r"FileBaton|(?:Async)?SoftFileLock")
-"""Classes of locks whose holder keeps the file open: of torch, of filelock. Most other makers close it at once."""
-FILELOCK = re.compile(r"\(\S*filelock/\S+\.py")
-"""Its usual class asks the kernel for the lock: such a file stays for ever, and one that is free is taken."""
 BATON = re.compile(r"\((?:\S*torch/utils/)?file_baton\.py")
+ENDLESS = "FileBaton"
+"""Torch's class waits without a limit, and its maker keeps the file open. Those of filelock and home-made ones may give up, or break the
+lock of a dead maker; one of the kernel is never stale."""
 
 
 class Awaited(NamedTuple):
@@ -35,13 +35,14 @@ class Awaited(NamedTuple):
 
 
 def stale_lock(view: View) -> Diagnosis | None:
-    """hung/stale_lock: when two looks at its stack find a process in a wait for a lock file, and by the objects of its frames, else by the
-    last line of its log, for this very one: it is older than every process of the tree, it is on a file system that no other host or
-    container uses, its maker is gone (nobody has it open, which makers of torch's and filelock's kind have as long as they live; or the pid
-    that stands in it is no process's), no compiler runs, and at two looks ≥ 10 s apart all that the server does is to wake and look.
+    """hung/stale_lock: when two looks at its stack find a process in torch's wait for a lock file, and by the objects of its frames, else
+    by the last line of its log, for this very one: it is older than every process of the tree, it is on a file system that no other host or
+    container uses, its maker is gone, since that keeps it open and nobody has, no compiler runs, who started it waits without a limit, and
+    at two looks ≥ 10 s apart all that the server does is to wake and look.
 
     its live twins: an idle or polling server beside old lock files, which lie about in any cache; a wait for another lock than the old one;
-    a lock whose maker compiles; one that its maker has closed and will remove; a lock of the kernel, whose file is never stale.
+    a lock whose maker compiles; one that its maker has closed and will remove; a lock of the kernel, whose file is never stale; one of
+    filelock, which may have a limit of time.
     """
     clock = view.once(stall)
     if clock.wall_s < APART_S or not at_rest(view):
@@ -96,10 +97,9 @@ def _orphan(view: View, tied: Run) -> LockSample | None:
     lock = next((lock for lock in old_lock_files(view) if wanted is not None and lock.path == wanted.path), None)
     if lock is None or wanted is None or lock.elsewhere is not False:
         return None
-    kept = KEPT_OPEN.fullmatch(wanted.kind) is not None
-    if not kept and any(FILELOCK.search(frame) for frame in _frames(view, tied)):
+    if wanted.kind != ENDLESS or any(starters(view, [tied.process.pid])):
         return None
-    return lock if lock.maker_gone or (kept and lock.maker is None) else None
+    return lock if lock.maker_gone or lock.maker is None else None
 
 
 def awaited_file(view: View, run: Run) -> Awaited | None:
@@ -114,7 +114,7 @@ def awaited_file(view: View, run: Run) -> Awaited | None:
     locks = view.newest("locks")
     named = {lock.path for lock in (locks.value if isinstance(locks, Seen) else ()) if lock.kind == "file" and _names(last, lock.path)}
     baton = any(BATON.search(frame) for frame in _frames(view, run))
-    return Awaited(named.pop(), "FileBaton" if baton else "") if len(named) == 1 else None
+    return Awaited(named.pop(), ENDLESS if baton else "") if len(named) == 1 else None
 
 
 def which_lock(view: View) -> Iterator[str]:

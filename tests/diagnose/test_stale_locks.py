@@ -7,7 +7,7 @@ import pytest
 
 from runbook.model.sample import LockSample, Seen
 from runbook.model.waits import CallSample
-from tests.diagnose.scenes import FUTEX, SLEEP, calls_at, futex, lock_file, proc, scene, stack, stacks_at, waiting
+from tests.diagnose.scenes import FUTEX, SLEEP, WAIT4, calls_at, futex, lock_file, proc, scene, stack, stacks_at, waiting
 from tests.diagnose.stories import state
 
 BATON = "wait (torch/utils/file_baton.py:49)"
@@ -75,7 +75,7 @@ NAMED = "acquire_lock_file (build.py:3)"
         (BATON, {"maker": 4711}),
         (BATON, {"elsewhere": True}),
         (BATON, {"elsewhere": None}),
-        (NAMED, {"maker": 4711, "maker_gone": True, "elsewhere": True}),
+        (BATON, {"maker": 4711, "maker_gone": True, "elsewhere": True}),
     ],
 )
 def test_a_lock_whose_maker_may_live_is_not_called_stale(frame: str, told) -> None:
@@ -83,11 +83,6 @@ def test_a_lock_whose_maker_may_live_is_not_called_stale(frame: str, told) -> No
     path = "/cache/torch_extensions/rotary/lock" if frame == BATON else "/build/build.lock"
     verdict = state(scene(polling(lock_file(path, **told), frame=frame), seconds=150), final=True)
     assert verdict.verdict == "undecided"
-
-
-def test_a_lock_with_the_pid_of_a_maker_that_is_gone_is_stale() -> None:
-    verdict = state(scene(polling(lock_file("/build/build.lock", maker=4711, maker_gone=True), frame=NAMED), seconds=26))
-    assert verdict.kind == "stale_lock" and "pid 4711, is gone" in verdict.reason
 
 
 def test_a_lock_beside_a_compiler_is_in_use() -> None:
@@ -114,11 +109,28 @@ def test_an_old_lock_that_lies_beside_the_one_that_is_waited_for_is_not_blamed(f
     assert verdict.verdict == "undecided" and (waits_for or old.path) in verdict.reason
 
 
-@pytest.mark.parametrize(("kind", "said"), [("SoftFileLock", "stale_lock"), ("UnixFileLock", None), ("FileLock", None), ("", None)])
-def test_of_filelock_only_the_soft_kind_goes_stale(kind: str, said: str | None) -> None:
-    """The kernel gives its lock to the next who asks; the file stays for ever."""
-    verdict = state(scene(polling(lock_file(HUB.format("4a5b")), frame=SOFT, kind=kind), seconds=150), final=True)
-    assert verdict.kind == said and (said or verdict.verdict == "undecided")
+@pytest.mark.parametrize("maker", [{}, {"maker": 4711, "maker_gone": True}])
+@pytest.mark.parametrize(("frame", "kind"), [(SOFT, "SoftFileLock"), (SOFT, "UnixFileLock"), (SOFT, ""), (NAMED, "")])
+def test_a_lock_of_another_kind_may_be_broken_or_given_up(frame: str, kind: str, maker) -> None:
+    """`SoftFileLock(timeout=60)`, or a lifetime; the kernel gives its own lock to the next who asks, and the file stays for ever."""
+    verdict = state(scene(polling(lock_file(HUB.format("4a5b"), **maker), frame=frame, kind=kind), seconds=150), final=True)
+    assert verdict.verdict == "undecided"
+
+
+@pytest.mark.parametrize(("limit", "kind"), [(False, "stale_lock"), (True, None)])
+def test_who_started_it_may_wait_for_it_only_so_long(limit: bool, kind: str | None) -> None:
+    def tell(second: float):
+        told = polling(lock_file())(second)
+        child = msgspec.structs.replace(told["processes"][0], pid=101, start=1101, ppid=100)
+        main = proc(wchan=SLEEP if limit else WAIT4, switches=int(second * 20) if limit else 50)
+        if "stacks" in told:
+            seen = [msgspec.structs.replace(one, pid=101, tid=101) for one in told["stacks"].value]
+            mine = stacks_at(second, stack(100, "wait (subprocess.py:1264)"))["stacks"].value
+            told["stacks"] = Seen((*seen, *mine))
+        call = CallSample(tid=100) if limit else CallSample(tid=100, call="child", child=101)
+        return {**told, "processes": [main, child], **calls_at(second, waiting(100, call))}
+
+    assert state(scene(tell, seconds=150), final=True).kind == kind
 
 
 @pytest.mark.parametrize(
