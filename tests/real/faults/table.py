@@ -84,9 +84,9 @@ def starts(first: str, second: str) -> tuple[Start, ...]:
         *(Start((killed(victim, False),)) for victim in everybody),
         Start((around("memory_limit", "1000 MiB of memory for all its processes", "crashed/oom_host"),), outside.memory_limit),
         Start((*survived, killed("main", True))),
-        Start((truncated, renamed, full, killed(first, True)), outside.small_disk),
+        Start((truncated, renamed, full), outside.small_disk),
         Start((around("slow_weights", "weights come at 64 KiB/s", "passed"), killed(second, True)), outside.slow_disk),
-        Start((around("cores_loaded", "four busy processes on the two cores", "passed"),), outside.loaded_cores),
+        Start((around("cores_loaded", "four busy processes on the two cores", "passed"), killed(first, True)), outside.loaded_cores),
         Start((around("cold_bytecode", "no Python module was compiled before", "passed"),), outside.cold_bytecode),
     )
 
