@@ -15,7 +15,7 @@ from runbook.lab.faults import Stage
 from tests.zoo.disguise import disguise
 from tests.zoo.scenario import SCENARIOS
 
-FAMILIES = ("stuck", "waits", "spins", "loads", "works", "ranks", "twins", "servers", "idle", "waiters", "lookalikes", "untold")
+FAMILIES = ("stuck", "waits", "spins", "loads", "works", "ranks", "twins", "servers", "idle", "waiters", "lookalikes", "limits", "untold")
 MODULES = (faults.__name__, *(f"tests.zoo.{family}" for family in FAMILIES))
 """Whose functions may stand on a stack."""
 PR_SET_PDEATHSIG = 1
