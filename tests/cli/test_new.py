@@ -48,12 +48,7 @@ def test_a_script_on_stdin_becomes_a_playbook_on_stdout_and_its_traps_on_stderr(
     assert exit_code(["new", "mine", "--from-shell", "-"]) == 0
     out, err = capsys.readouterr()
     assert "name: mine\n" in out and "profile: sglang" in out
-    assert (
-        "-:1:1: warning[wide-kill]" in err
-        and "   | ^^^^^^^^^^^^^^^" in err
-        and "warning[lost-output]" in err
-        and "4 warnings; " in err
-    )
+    assert "-:1:1: warning[wide-kill]" in err and "   | ^^^^^^^^^^^^^^^" in err and "warning[lost-output]" in err and "4 warnings; " in err
     (here / "mine.yaml").write_text(out)
     assert exit_code(["validate", "mine.yaml"]) == 0 and exit_code(["fmt", "--check", "mine.yaml"]) == 0
 
