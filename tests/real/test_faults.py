@@ -9,7 +9,7 @@ import pytest
 from tests.real.conftest import need
 from tests.real.faults import known
 from tests.real.faults.playing import play
-from tests.real.faults.table import STARTS
+from tests.real.faults.table import GAPS, STARTS
 from tests.zoo.lab import lab
 
 ALL = [pytest.param(engine, one, id=f"{engine}-{one.name}") for engine, starts in STARTS.items() for one in starts]
@@ -22,5 +22,8 @@ def test_a_fault_has_its_verdict(engine, one):
     with lab() as state:
         ended = play(state, engine, one)
     known.keep(engine, ended)
-    wrong = [(known.row(fault), fault.reason) for fault in ended if not fault.right]
+    wrong = {fault.fault.name: (known.row(fault), fault.reason) for fault in ended if not fault.right}
+    gaps = [GAPS[engine, name] for name in list(wrong) if (engine, name) in GAPS and wrong.pop(name)]
     assert not wrong
+    if gaps:
+        pytest.xfail("; ".join(gaps))

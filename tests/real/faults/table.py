@@ -7,8 +7,17 @@ from typing import NamedTuple
 from tests.real.faults import outside
 from tests.real.faults.outside import Act, Around, kill, plain, stop
 
-SLOWEST_DEATH_S, SLOWEST_STOP_S = 5.0, 45.0
-"""From the fault to its verdict."""
+SLOWEST_DEATH_S, SLOWEST_WORKER_S, SLOWEST_STOP_S = 5.0, 10.0, 45.0
+"""From the fault to its verdict. A worker has to be gone for 2 s."""
+GAPS = {
+    ("sglang", "scheduler_killed_loads"): "SGLang ends its detokenizer in the same moment, and of the two that one is named",
+    (
+        "vllm",
+        "engine_core_killed_serves",
+    ): "for a second its API server says 200 without an engine core, and a look that begins then says passed",
+    ("vllm", "worker_killed_serves"): "for a second its API server says 200 without a worker, and a look that begins then says passed",
+}
+"""Outcomes that are not right yet."""
 
 
 class Fault(NamedTuple):
@@ -55,14 +64,14 @@ def killed(victim: str, serving: bool) -> Fault:
     """SIGKILL. A main process has no name in a verdict: it is the server, and its death is told at once.
 
     A dead worker is reaped by its parent, which then ends in its own time. Only a look from before the death can have seen it alive, and
-    names it; else the server's end is told, with the worker as the first cause in its log. vLLM's log has no word of it while it loads.
+    names it; else the server's end is told, with the worker as the first cause in its log.
     """
     moment = "serves" if serving else "loads"
     says = f"{victim.replace('_', ' ')} SIGKILL while it {moment}"
     name = f"{victim}_killed_{moment}"
     if victim == "main":
         return Fault(name, says, ("crashed/signal",), kill(victim), serving, victim, within_s=SLOWEST_DEATH_S)
-    return Fault(name, says, ("crashed/rank_died",) if serving else ("crashed/rank_died", "crashed"), kill(victim), serving, victim)
+    return Fault(name, says, ("crashed/rank_died",), kill(victim), serving, victim, not serving, SLOWEST_WORKER_S)
 
 
 def around(name: str, says: str, *right: str) -> Fault:
