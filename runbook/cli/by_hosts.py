@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -33,13 +34,13 @@ def known_hosts(folder: Path) -> list[str]:
     return list(dict.fromkeys(str(name) for name in said))
 
 
-def cancel(folder: Path, why: str, *, as_json: bool) -> int:
+def cancel(folder: Path, why: str, named: Sequence[str] = (), *, as_json: bool) -> int:
     """End on every known host what the run left there; answer 0 when nothing is left, 1 else, 6 when one was not reached."""
-    hosts, run = known_hosts(folder), store.name_of(folder)
+    hosts, run = named or known_hosts(folder), store.name_of(folder)
     if not hosts:
         raise click.UsageError(
             f"{run}: {why}, and its folder does not say on which hosts it was: `runbook doctor HOST` shows what lies on one, "
-            f"`runbook restore {run} --host HOST --stop` ends and undoes it"
+            f"`runbook cancel {run} --host HOST` ends and undoes it"
         )
     click.echo(f"{run}: {why}: what its hosts have on record of it is ended", err=True)
     left: list[str] = []

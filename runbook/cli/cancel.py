@@ -19,8 +19,9 @@ from runbook.render.story import Story, tell
 @click.command()
 @click.argument("run")
 @click.option("--for", "for_s", type=DURATION, default="10m", show_default=True, help="Wait at most this long for a running one's cleanup.")
+@click.option("--host", "hosts", multiple=True, metavar="TARGET", help="Where it was, when nothing in its folder tells; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def command(run: str, for_s: float, as_json: bool) -> int:
+def command(run: str, for_s: float, hosts: tuple[str, ...], as_json: bool) -> int:
     """End RUN (an id, its beginning, `last`, or a folder): running, suspended, or without a controller; or what it kept (`run --keep`).
 
     Its `always` steps run, then launches are stopped and patches undone. A running one is asked to do so itself: exit 75 when its cleanup
@@ -37,11 +38,13 @@ def command(run: str, for_s: float, as_json: bool) -> int:
     try:
         events = load_events(folder)
     except JournalError as problem:
-        return _untold(folder, str(problem), for_s, as_json)
+        return _untold(folder, str(problem), hosts, for_s, as_json)
     state = fold(events)
     header = state.header
     if header is None:
-        return _untold(folder, recorded.no_beginning(folder), for_s, as_json)
+        return _untold(folder, recorded.no_beginning(folder), hosts, for_s, as_json)
+    if hosts:
+        raise click.UsageError(f"--host: the journal of {header.run} tells its hosts; leave it out")
     kept = state.ended is not None and bool(state.owed)
     if state.ended is not None and not kept:
         click.echo(f"{header.run} has ended already: {state.ended.verdict}", err=True)
@@ -72,7 +75,7 @@ def command(run: str, for_s: float, as_json: bool) -> int:
     return EXIT_CODES["passed"] if ended.cleanup != "failed" else ended.exit_code
 
 
-def _untold(folder: Path, why: str, for_s: float, as_json: bool) -> int:
+def _untold(folder: Path, why: str, hosts: tuple[str, ...], for_s: float, as_json: bool) -> int:
     """End a run of which its journal tells too little: by its controller, when that lives, else by its hosts."""
     from runbook.cli import by_hosts
     from runbook.cli.ask import ask_to_cancel
@@ -82,4 +85,4 @@ def _untold(folder: Path, why: str, for_s: float, as_json: bool) -> int:
         code = ask_to_cancel(folder, Story(controller=holder), SystemClock(), for_s=for_s, as_json=as_json)
         if code is not None:
             return code
-    return by_hosts.cancel(folder, why, as_json=as_json)
+    return by_hosts.cancel(folder, why, hosts, as_json=as_json)

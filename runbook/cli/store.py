@@ -125,11 +125,14 @@ def stale(story: Story, now: float, folder: Path) -> str | None:
 
 
 def name_of(folder: Path) -> str:
-    """What finds a run again whose journal does not give its id: that which its lock gives, or its folder."""
+    """The id of a run whose journal does not give it: by its lock, its place or its link among the others; else its folder."""
     from runbook.engine import lock
 
     said = str(lock.last_holder(folder).get(RUN) or "")
-    return said or (folder.name if folder.parent == runs_folder() else str(folder))
+    if said or folder.parent == runs_folder():
+        return said or folder.name
+    links = (link for link in runs_folder().glob("*") if link.is_symlink() and link.readlink() == folder)
+    return next((link.name for link in links), str(folder))
 
 
 def is_worked_on(folder: Path) -> bool:

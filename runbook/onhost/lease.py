@@ -239,15 +239,17 @@ def give_back_ours() -> None:
 def _give_back(folder: RunFolder) -> None:
     if not os.path.exists(path_of(folder)):
         return  # retired already: taking the locks would make its folders again
-    with locked(undo_lock(folder.state_dir), LAST_S), locked(folder.lock, LAST_S):
-        record = read_json(path_of(folder))
-        if record is None or record["helper"]["pid"] != os.getpid() or read_json(folder.keeper) is not None:
-            return
-        give_back(folder)
-        if held.Held(folder.state_dir, folder.run).records():  # a command's end lies there for the next helper
-            return
-        folder.remove()
-    remove_if_empty(folder.state_dir)
+    try:
+        with locked(undo_lock(folder.state_dir), LAST_S), locked(folder.lock, LAST_S):
+            record = read_json(path_of(folder))
+            if read_json(folder.keeper) is not None or (record is not None and record["helper"]["pid"] != os.getpid()):
+                return
+            give_back(folder)  # without a record: it was retired while we waited, and the lock made its folder again
+            if held.Held(folder.state_dir, folder.run).records():  # a command's end lies there for the next helper
+                return
+            folder.remove()
+    finally:
+        remove_if_empty(folder.state_dir)
 
 
 OPS = {"lease_take": lease_take, "lease_list": lease_list}

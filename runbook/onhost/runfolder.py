@@ -103,6 +103,8 @@ def remove_if_empty(state_dir: str) -> None:
     with locked(undo_lock(state_dir)):
         try:
             os.rmdir(os.path.join(state_dir, "runs"))
+        except FileNotFoundError:
+            pass  # only the lock was made again
         except OSError:
             return  # another run lives there
         os.unlink(undo_lock(state_dir))
