@@ -67,7 +67,6 @@ def test_a_step_type_of_a_package_is_checked_as_ours_are(install):
     assert problems(
         "  - read_sensor: {fil: /t}\n  - read_sensor: {file: t}\n  - {id: a, read_sensor: /t}\n  - assert: steps.a.kelvin > 1\n"
     ) == [
-        ("missing-key", "`read_sensor` needs the key `file`", 4),
         ("unknown-key", "unknown key `fil`", 4),
         ("step", "`t` is not an absolute path", 5),
         ("unknown-result", "a `read_sensor` step has no result `kelvin`", 7),
