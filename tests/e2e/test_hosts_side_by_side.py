@@ -145,7 +145,7 @@ def test_a_suspended_run_finds_its_hosts_again_from_another_folder(pair, tmp_pat
     outcome = pair.run(
         ["left"],
         {"id": "server", "launch": {"command": command, "profile": "sglang", "settle": "100ms"}},
-        {"wait_healthy": {"server": "server", "timeout": "1s"}},
+        {"wait_healthy": {"server": "server", "timeout": "5s"}},
     )
     assert outcome.code == 4, outcome.err
     elsewhere = tmp_path_factory.mktemp("elsewhere")
