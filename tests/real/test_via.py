@@ -110,6 +110,13 @@ def container() -> Iterator[str]:
             yield f"{podman} exec -i box"
         finally:
             subprocess.run([*podman.split(), "rm", "--force", "box"], check=True, stdout=subprocess.DEVNULL, timeout=120)
+            until(lambda: not _mention(place), 30)  # its monitor cleans up after it, and would make the folder anew
+
+
+def _mention(place: str) -> list[str]:
+    """Command lines with this folder."""
+    titles = [processes.Process(int(name), 0).title for name in os.listdir("/proc") if name.isdigit()]
+    return [title for title in titles if place in title]
 
 
 def test_a_server_in_a_container_is_launched_probed_restored_and_ended(container, port, tmp_path):
