@@ -87,6 +87,8 @@ def run_folders() -> list[Path]:
 
 def find_run(name: str) -> Path:
     """A run by id, by the beginning of an id, `last`, or a path. A usage error names what there is."""
+    if not name:
+        raise click.UsageError("the name of the run is empty: `runbook runs` lists them, and `last` is the newest")
     if "/" in name or Path(name, EVENTS).is_file():
         if Path(name, EVENTS).is_file():
             return Path(name)

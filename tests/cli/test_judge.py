@@ -119,6 +119,7 @@ def test_another_profile_gives_another_verdict(own_state, tmp_path, capsys):
         (("last", "--step", "nope"), "its waits are of: up"),
         (("last", "--profile", "/nope.yaml"), "/nope.yaml"),
         (("no-such-run",), "no run `no-such-run`"),
+        (("",), "the name of the run is empty"),
     ],
 )
 def test_what_cannot_be_judged_is_a_usage_error(slow_run, capsys, argv, said):
