@@ -33,9 +33,9 @@ QUIET_S = 12.0
 
 def child_dead(view: View) -> Diagnosis | None:
     """hung/child_dead: when a worker that failed has been a zombie at two looks ≥ 10 s apart, its parent can never go on, as one that reads
-    what only the dead wrote; or by its source goes round for ever, only logs, and says that it waits, no thread of it may do more, it
-    neither says that it will try again nor has started another child since, and nobody else does anything; another program that failed, or
-    one that ended with code 0, only after the stall budget.
+    what only the dead wrote; or it stands, or by its source goes round for ever and only logs, no thread of it may do more, and the child was
+    a worker or the log says that it waits; it neither says that it will try again nor has started another child since, and nobody else does
+    anything; another program that failed, or one that ended with code 0, only after the stall budget.
 
     its live twins: a helper that ended and was never collected while its parent works on, a parent with other children that work, a
     worker that polls for its next job beside the zombie of a tool that it once called, a parent that polls for a file which another may
@@ -97,11 +97,12 @@ def _waits(view: View, process: ProcessSample, parent: Run, seconds: float) -> b
     knotted = parent.frozen and (parent.process.pid, parent.process.pid) in view.once(knot) and nobody_left(view)
     if knotted or _acts_again(view, process, seconds):
         return knotted
-    tied_to_it = _has_a_place(view, process) or says_it_waits(view, view.now - seconds)
-    main = (parent.process.pid, parent.process.pid)
-    if not tied_to_it or not nobody_acts(view, {parent.process.pid}, frozenset({main})) or may_be_ended(view, {parent.process.pid}):
+    pid = parent.process.pid
+    if not (_has_a_place(view, process) or says_it_waits(view, view.now - seconds)) or may_be_ended(view, {pid}):
         return False
-    return not parent.frozen and parent.demand < WORKS and loop_of(view, *main) == CLOSED
+    if parent.frozen:
+        return nobody_acts(view, {pid})
+    return parent.demand < WORKS and loop_of(view, pid, pid) == CLOSED and nobody_acts(view, {pid}, frozenset({(pid, pid)}))
 
 
 def _acts_again(view: View, dead: ProcessSample, seconds: float) -> bool:

@@ -164,8 +164,8 @@ def _foreign(node: Any, source: Source) -> Set[str]:
 
 
 def _tells(function: Any, source: Source, deep: int) -> bool:
-    """Whether a call only computes, sleeps or tells. A function of the same file is read; a method is not, since a subclass or another
-    module may have replaced it."""
+    """Whether a call only computes, sleeps or tells. What the same file defines is read: functions, and methods of objects of its classes.
+    Those of `self` are not: a subclass elsewhere is what they are there for."""
     names = source_names.of(source)
     if isinstance(function, ast.Name):
         known = names.function(function.id)
@@ -175,6 +175,9 @@ def _tells(function: Any, source: Source, deep: int) -> bool:
     if not isinstance(function, ast.Attribute):
         return False
     name, text, kind = function.attr, chain(function), names.kind(function.value)
+    known = names.method(kind, name)
+    if known is not None:
+        return deep > 0 and _harmless(known, source, deep - 1)
     if text in _TIMES or text in _STREAMS:
         return _is_module(text.partition(".")[0], names)
     return (

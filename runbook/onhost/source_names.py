@@ -41,6 +41,12 @@ class Names:
         alone = len(known) == 1 and self._source.parents[known[0]] is self._source.tree and not known[0].decorator_list
         return known[0] if alone and name not in self._kinds and "*" not in self._kinds else None
 
+    def method(self, kind: str, name: str) -> Any:
+        """The method of that name of a kind of object, where the class itself has it and nothing is put around it or in its place."""
+        known = [one for one in self._source.named(name) if "class " + getattr(self._source.parents[one], "name", "") == kind]
+        alone = len(known) == 1 and not known[0].decorator_list and "." + name not in self._kinds
+        return known[0] if alone else None
+
     def kind(self, node: Any) -> str:
         """Of a value, as it is written. An attribute counts on `self`, or on an object of a class of this file."""
         if isinstance(node, ast.Attribute):
@@ -117,8 +123,9 @@ class Names:
         return _MADE.get(name, "")
 
     def _of_type(self, annotation: Any) -> str:
-        """What has a class of this file as its type may be of a subclass: no kind."""
         name = chain(annotation).rpartition(".")[2] if annotation is not None else ""
+        if name in self._classes:
+            return "class " + name
         return "plain" if name in _PLAIN else _MADE.get(name, "")
 
 

@@ -300,7 +300,9 @@ def test_the_runner_of_asyncio_ends_by_the_interrupt():
         ("either()", "open"),
         ("again()", "open"),
         ("self.report()", "open"),
-        ("card.report()", "open"),
+        ("card.report()", "closed"),
+        ("board.report()", "open"),
+        ("card.limited()", "open"),
         ("print(self.queued)", "open"),
         ("print(len(feed))", "open"),
         ("log.info('%d', feed)", "open"),
@@ -312,6 +314,7 @@ def test_what_others_may_have_put_in_its_place_is_not_what_this_file_says(line, 
         "def tick():\n    print('alive')\n\n@at_most(3)\ndef limited():\n    print('alive')\n\n"
         "try:\n    from fast import either\nexcept ImportError:\n    def either():\n        print('alive')\n\n"
         "def again():\n    print('alive')\nagain = counted(again)\n\n"
-        "class Card:\n    def report(self):\n        print('alive')\ncard, feed = Card(), queues.Feed()\n"
+        "class Card:\n    def report(self):\n        print('alive')\n    @at_most(3)\n    def limited(self):\n        print('alive')\n"
+        "class Board(widgets.Board):\n    pass\ncard, board, feed = Card(), Board(), queues.Feed()\n"
     )
     assert loop(f"beats, begun = 0, time.monotonic()\nwhile True:\n    {line}\n    beats += 1\n    time.sleep(2)  # at", more=more) == kind
