@@ -75,13 +75,14 @@ def _is_endless(loop: Any) -> bool:
 
 def _harmless(node: Any, source: Source, deep: int) -> bool:
     """Whether it changes nothing that another thread or process could wait for, and does so for ever."""
-    counts = _counted(node)
+    counts, given = _counted(node), _given(node)
     for one in inside(node):
         if isinstance(one, _ACTS) or _may_fail(one) or not all(_is_at_hand(each, source) for each in _taken_from(one)):
             return False
         if isinstance(one, (ast.Attribute, ast.Subscript)) and not isinstance(one.ctx, ast.Load):
             return False
-        if isinstance(one, (ast.Name, ast.Attribute)) and isinstance(one.ctx, ast.Load) and not _is_value(one, source):
+        reads = isinstance(one, (ast.Name, ast.Attribute)) and isinstance(one.ctx, ast.Load)
+        if reads and not _is_value(one, source) and not (isinstance(one, ast.Name) and one.id in given):
             return False
         if isinstance(one, ast.Call) and (not _tells(one.func, source, deep) or any(word.arg == "file" for word in one.keywords)):
             return False
@@ -92,11 +93,16 @@ def _harmless(node: Any, source: Source, deep: int) -> bool:
     )
 
 
+def _given(node: Any) -> Set[str]:
+    """What a function that is called here gets: judged where it is given."""
+    return {one.arg for one in node.args.args} if isinstance(node, FUNCTIONS) else set()
+
+
 def _is_value(node: Any, source: Source) -> bool:
     """Whether to read a name or an attribute runs no code of others, nor does to make a text of it or to count it: a property does, and
     `len`, `str` and `%` of an object of another file may. What is called is judged by itself."""
     names, above = source_names.of(source), source.parents[node]
-    if isinstance(above, ast.Attribute) or (isinstance(above, ast.Call) and above.func is node):
+    if isinstance(above, ast.Attribute) or (isinstance(above, ast.Call) and (above.func is node or chain(above.func) in _TIMES)):
         return True
     kind = names.kind(node)
     module = kind or names.kind(ast.Name(chain(node).partition(".")[0], ast.Load()))
