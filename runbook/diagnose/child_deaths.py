@@ -33,9 +33,9 @@ QUIET_S = 12.0
 
 def child_dead(view: View) -> Diagnosis | None:
     """hung/child_dead: when a worker that failed has been a zombie at two looks ≥ 10 s apart, its parent can never go on, as one that reads
-    what only the dead wrote; or it stands, or by its source goes round for ever and only logs, no thread of it may do more, and the child was
-    a worker or the log says that it waits; it neither says that it will try again nor has started another child since, and nobody else does
-    anything; another program that failed, or one that ended with code 0, only after the stall budget.
+    what only the dead wrote; or it stands, or by its source goes round for ever and only logs, no thread of it may do more, and the child
+    was a worker or the log says that it waits; it neither says that it will try again nor has started another child since, and nobody else
+    does anything; another program that failed, or one that ended with code 0, only after the stall budget.
 
     its live twins: a helper that ended and was never collected while its parent works on, a parent with other children that work, a
     worker that polls for its next job beside the zombie of a tool that it once called, a parent that polls for a file which another may

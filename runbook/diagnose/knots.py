@@ -10,8 +10,8 @@ any of them       a signal that the process handles; of another process, a timer
 
 So no live program is in a knot. A join of a thread that sleeps has the sleeper outside, an event that a signal sets has its handler, a
 semaphore in shared memory is no private futex; a poll for anything else, a timer, a FIFO, a terminal, another host are no such waits, nor
-is a receive at a socket with a limit of time. A thread that goes round and only logs is outside as well: a handler of logs, or what stands
-in place of the output, may wake another.
+is a receive at a socket with a limit of time. A thread that goes round and only logs ends no process and frees no file; but it is outside
+of what its own process's threads wait for, since a handler of logs, or what stands in place of the output, may wake one.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from collections.abc import Iterable, Mapping, Set
 
 from runbook.diagnose.actors import tree
 from runbook.diagnose.calls import FAR_ENDED, Tid, at_calls, has_timer, looks_of, woken_by_signals
+from runbook.diagnose.loops import closed
 from runbook.diagnose.view import View
 from runbook.model.sample import LockSample, ProcessSample, Seen
 from runbook.model.waits import CallSample
 
 
 def knot(view: View) -> frozenset[Tid]:
-    """The threads of the tree and of its peers that can never go on."""
-    return _bound(view, frozenset())
+    """The threads of the tree and of its peers that can never go on, or only go round."""
+    return _bound(view, frozenset()) | _rounds(view)
 
 
 def may_act(view: View, pids: Iterable[int], given: frozenset[Tid]) -> bool:
@@ -53,6 +54,10 @@ def _bound(view: View, given: frozenset[Tid]) -> frozenset[Tid]:
         if not free:
             return given | left
         left -= free
+
+
+def _rounds(view: View) -> frozenset[Tid]:
+    return frozenset(tid for tid in view.once(closed) if tid[0] not in woken_by_signals(view))
 
 
 def process_of(view: View, pid: int) -> ProcessSample | None:
