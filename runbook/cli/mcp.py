@@ -6,6 +6,7 @@ import click
 
 from runbook import __version__
 from runbook.cli import mcp_tools
+from runbook.model import extras
 
 INSTRUCTIONS = (
     "runbook runs playbooks of debugging steps on hosts with GPUs and answers with a verdict and its evidence."
@@ -27,7 +28,7 @@ def command(read_only: bool) -> None:
         from mcp.server.mcpserver import MCPServer
         from mcp.types import ToolAnnotations
     except ImportError as problem:
-        raise click.UsageError("needs the extra `mcp`: pip install 'gpu-runbook[mcp]'") from problem
+        raise click.UsageError(f"needs the extra `mcp`: {extras.how('mcp')}") from problem
     server = MCPServer("runbook", instructions=INSTRUCTIONS, version=__version__)
     for tool in mcp_tools.LOOKING:
         server.add_tool(tool, annotations=ToolAnnotations(read_only_hint=True))

@@ -58,6 +58,7 @@ def _has_schema(folder: Path) -> bool:
 def _from_shell(file: str, name: str | None) -> int:
     """Print the playbook, warn of the traps. Exit code 2 when the file is no shell script."""
     from runbook.lang.yaml_format import format_yaml
+    from runbook.model import extras
     from runbook.model.diagnostic import Diagnostic
     from runbook.playbook.order import ORDER
     from runbook.render.diagnostics import as_text
@@ -69,12 +70,14 @@ def _from_shell(file: str, name: str | None) -> int:
     try:
         found = translate(text, file, parser())
     except NoParser:
-        raise click.UsageError("a shell script is read by `shfmt`, which is not here: pip install 'gpu-runbook[shell]'") from None
+        raise click.UsageError(
+            f"a shell script is read by the program `shfmt`, which is not here: from your system's packages, or {extras.how('shell')}"
+        ) from None
     if isinstance(found, Diagnostic):
         click.echo(as_text([found], {file: text}), err=True, nl=False)
         return 2
     title = name or ("a shell script" if file == "-" else Path(file).stem)
-    written = write(found, title, f"# yaml-language-server: $schema={_schema(Path())}")
+    written = write(found, title, f"# yaml-language-server: $schema={_schema(Path())}" if _has_schema(Path()) else "")
     click.echo(format_yaml(written, f"{title}.yaml", ORDER).text or written, nl=False)
     if found.traps:
         click.echo(as_text(found.traps, {file: text}), err=True)

@@ -27,7 +27,9 @@ TRANSCRIPTS = ("transcript.md", "transcript.html", "junit.xml")
 @click.command()
 @click.argument("what", metavar="FILE|RUN")
 @click.option("--public", is_flag=True, help="Also replace hosts, users, addresses and homes by stable aliases.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="File, or of a run the folder, to write [stdout; ./RUN-redacted].")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), help="File, or of a run the folder, to write [stdout; ./RUN-redacted, or ./RUN-public]."
+)
 @click.option("--allow", "allowed", multiple=True, metavar="KIND", help="Leave this kind as it is; may be repeated.")
 @click.option("--check", is_flag=True, help="Only tell what would be masked, and where; exit 1 when there is something.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object on stdout; the text needs --out then.")

@@ -30,11 +30,25 @@ LARGEST_READ = 8 * 1024 * 1024
 """Bytes of one evidence file that go into a zip; of a larger one its end."""
 STREAMED = ("md", "html", "junit", "json")
 """Formats that are one pass over the events: a journal may be larger than memory."""
+NAMES = ("md", "html", "junit", "json", "trace", "zip")
 
 
-@click.command()
+class _Report(click.Command):
+    """`--md`, as `show` has it, is answered with `--format md`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as wrong:
+            form = wrong.option_name.lstrip("-")
+            if form not in NAMES:
+                raise
+            raise click.UsageError(f"No such option '{wrong.option_name}'. Did you mean `--format {form}`?", ctx) from None
+
+
+@click.command(cls=_Report)
 @click.argument("run", default="last")
-@click.option("--format", "form", type=click.Choice(["md", "html", "junit", "json", "trace", "zip"]), default="md", show_default=True)
+@click.option("--format", "form", type=click.Choice(NAMES), default="md", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File to write [stdout].")
 @click.option("--budget", metavar="SIZE", help="md: at most this long, as `60kB` [60kB].")
 @click.option("--for", "target", type=click.Choice(sorted(TARGETS)), help="md: as long as this tracker takes.")

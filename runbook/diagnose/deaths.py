@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from runbook.diagnose.causes import Cause, Causes, causes
 from runbook.diagnose.phases import rank_number
 from runbook.diagnose.view import View
@@ -19,6 +21,9 @@ PRESSED = 20.0
 """Share of time, in percent, that tasks waited for memory: above it a SIGKILL is likely the kernel's."""
 KILLED_CODES = {137: "KILL", 134: "ABRT", 139: "SEGV", 143: "TERM", 135: "BUS", 132: "ILL", 136: "FPE"}
 """A shell reports a child's signal as 128 + its number."""
+
+_NO_MODULE = re.compile(r"(?:^(?P<python>/\S+): .*)?\bNo module named '?(?P<module>[\w.]+)")
+"""As of an import, or of `python -m`, which begins with the path of that Python."""
 
 
 def unreachable(view: View) -> Diagnosis | None:
@@ -69,7 +74,7 @@ def dead(view: View) -> Diagnosis | None:
         evidence=(*_exit_evidence(ended), *_log_evidence(view, found)),
         findings=_findings(found),
         blind=view.blind(),
-        next=_next(kind, _signal(ended)),
+        next=_missing_module(found.first) or _next(kind, _signal(ended)),
     )
 
 
@@ -101,7 +106,7 @@ def gone(view: View) -> Diagnosis | None:
         ),
         findings=_findings(found),
         blind=view.blind(),
-        next=_next(kind, None),
+        next=_missing_module(found.first) or _next(kind, None),
     )
 
 
@@ -229,6 +234,19 @@ def _log_evidence(view: View, found: Causes) -> tuple[Evidence, ...]:
 def _findings(found: Causes) -> tuple[Finding, ...]:
     return tuple(
         Finding(code="survived_error", text=f"the server lived through an earlier error: {quote(one.line)}") for one in found.survived[:3]
+    )
+
+
+def _missing_module(first: Cause | None) -> tuple[str, ...]:
+    """What to do when the first cause is a Python that lacks a module; `python -m` says which Python that is."""
+    found = _NO_MODULE.search(first.line) if first is not None else None
+    if found is None:
+        return ()
+    python, module = found["python"], found["module"]
+    who = f"`{python}`" if python else "the interpreter of the launch"
+    return (
+        f"{who} has no module `{module}`: let `prelude:` activate the environment that has it, or name that one's python in `command:`",
+        f"try it on the host: `{python or 'python'} -c 'import {module}'`",
     )
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from runbook.model import extras
 from runbook.model.health import Examined, Finding, Health
 from runbook.model.units import format_size
 
@@ -109,7 +110,7 @@ def _sight(seen: Seen) -> Iterator[Finding]:
         yield Finding(code="no_stacks", breaks=False, text=text, fix="`sysctl kernel.yama.ptrace_scope=0`, or launch with `dumps: full`")
     elif not one.py_spy:
         text = "no py-spy there: Python stacks are read only where this machine can lend one"
-        yield Finding(code="no_py_spy", breaks=False, text=text, fix="pip install 'gpu-runbook[pyspy]' here, or py-spy there")
+        yield Finding(code="no_py_spy", breaks=False, text=text, fix=f"py-spy there; or here, {extras.how('pyspy')}")
     if one.kernel_log:
         text = "the kernel's log cannot be read: an OOM kill or a GPU fault (Xid) is not seen in it"
         yield Finding(code="no_kernel_log", breaks=False, text=text, fix="`sysctl kernel.dmesg_restrict=0`, or `via: sudo -n`")

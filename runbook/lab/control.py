@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from runbook.lab import processes
 from runbook.lab.processes import Process
+from runbook.model import extras
 
 EXTRA = ("asyncssh", "torch", "safetensors", "setproctitle", "starlette", "uvicorn")
 START_S = 30.0
@@ -73,9 +74,7 @@ def up() -> Lab:
     """Start the lab unless it is up. Raises LabError."""
     missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
     if missing:
-        raise LabError(
-            f"the lab needs {', '.join(missing)}", "pip install 'gpu-runbook[lab]' (the CPU build of torch is enough)", exit_code=2
-        )
+        raise LabError(f"the lab needs {', '.join(missing)}", f"{extras.how('lab')} (the CPU build of torch is enough)", exit_code=2)
     with _lock():
         lab = current()
         if lab is None:

@@ -12,7 +12,7 @@ MOST_THREADS = 40
 MOST_SAME = 3  # threads of a process at one place
 MOST_BYTES = 8 << 20
 NAME = "py-spy"
-NEXT = "put py-spy on the host (`pip install py-spy`), or install `gpu-runbook[pyspy]` here and it is copied there"
+NEXT = "put py-spy on the host (`pip install py-spy`), or install runbook with its extra `pyspy` here and it is copied there"
 
 
 def own_path(state_dir: str) -> str:

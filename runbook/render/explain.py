@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Mapping
 
 from runbook.model.event import AnyEvent
-from runbook.model.units import format_duration
+from runbook.model.units import format_duration, format_size
 from runbook.model.verdict import Diagnosis
 from runbook.render.inert import one_line
 from runbook.render.story import tell
@@ -95,6 +95,8 @@ def _diagnosis(diagnosis: Diagnosis, rules: Mapping[str, str], width: int) -> li
 def _observation(signal: str, value: object, unit: str, points_to: str) -> str:
     what = PROVES.get(signal, one_line(signal, 60).replace("_", " "))
     towards = f", which points to {one_line(points_to, 60)}" if points_to not in ("", "nothing") else ""
+    if unit == "B" and isinstance(value, (int, float)):
+        return f"{what}: {format_size(value)}{towards}"
     return f"{what}: {one_line(value, 200)}{' ' + one_line(unit, 40) if unit else ''}{towards}"
 
 

@@ -41,6 +41,10 @@ _MEANS_NO_OTHER |= {
 }
 """Options that change nothing of what is asked."""
 _IN_CLEAR = re.compile(r"((?:Bearer|Token|Basic) )?([^\s${}]{8,})")
+_NOT_LOOKED_AT = (
+    "the script goes on with the error as its answer; the playbook's request fails",
+    "where a run shall go on after it: `ignore_errors: true` in that step, or `expect: {status: [200, 404]}`",
+)
 _SHOWING = ("jq", "head", "tail", "cat", "less", "sort", "wc", "cut", "tr")
 
 
@@ -115,6 +119,11 @@ def _options(state: State, call: Node) -> tuple[dict[str, list[str]], list[str]]
     return found, plain
 
 
+def fails(ask: Node) -> bool:
+    """Whether curl's exit status tells of a status above 399, as with -f."""
+    return words(ask)[0] == "wget" or any(word.startswith("--fail") or re.fullmatch(r"-[a-zA-Z]*f[a-zA-Z]*", word) for word in words(ask))
+
+
 def request(state: State, statement: Node) -> list[Made] | None:
     """A `request` step for a curl command, whatever only shows its answer left out; None for others."""
     first, *others = pipeline(statement)
@@ -142,6 +151,8 @@ def request(state: State, statement: Node) -> list[Made] | None:
         if found and name.lower() in ("authorization", "x-api-key", "api-key"):
             state.trap("secret-in-clear", statement, name, "API_TOKEN")
             seen.headers[name] = f"{found[1] or ''}{state.secret('API_TOKEN')}"
+    if not fails(first):
+        state.trap("status-ignored", first["Cmd"], *_NOT_LOOKED_AT)
     state.at.slept = ""
     state.at.request = state.fresh_id("answer" if seen.method == "get" else "chat" if "chat" in seen.url.path else "reply")
     body: dict[str, Any] = {**where, seen.method: seen.url.path, **_body(seen)}

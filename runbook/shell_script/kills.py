@@ -62,17 +62,20 @@ def _match(state: State, statement: Node, call: Node) -> dict[str, Any] | None:
     pattern = _pattern(statement, call)
     if pattern is None:
         return _by_pid(state, statement, call)
-    if "grep" in text and "pgrep" not in text and "pkill" not in text:
-        state.trap("text-kill", statement)
     if _WIDE.fullmatch(pattern):
         match: dict[str, Any] = {"profile": state.engine} if state.engine else {"gpu": "any"}
         state.trap("wide-kill", call, state.scope.script.source(call), "is this engine's" if state.engine else "holds a GPU")
         return match
-    engine = engine_of(pattern)
-    if engine and re.fullmatch(r"[\w.:/-]+", pattern):
-        return {"profile": engine}
     exact = killer(call) in ("pkill", "killall") and not any("f" in word for word in words(call) if re.fullmatch(r"-[a-z]+", word))
-    return {"title": pattern} if exact else {"cmdline": pattern}
+    engine = engine_of(pattern) if re.fullmatch(r"[\w.:/-]+", pattern) else ""
+    if engine:
+        more = f"`kill: {{match: {{cmdline: '{pattern}'}}}}` ends every interpreter and server that has it"
+        state.trap("text-kill", statement, "name" if exact else "command line", f"servers of the profile `{engine}` and their ranks", more)
+        return {"profile": engine}
+    if exact:
+        return {"title": pattern}
+    state.trap("text-kill", statement, "command line", "interpreters and servers with it", "what else shall go is a `run` step")
+    return {"cmdline": pattern}
 
 
 def _pattern(statement: Node, call: Node) -> str | None:

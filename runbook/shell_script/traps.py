@@ -18,8 +18,8 @@ TRAPS: dict[str, tuple[str, str]] = {
         "the playbook ends what {1}, by pid and start time",
     ),
     "text-kill": (
-        "this ends whatever has the text in its command line: editors and greps too",
-        "the playbook's `kill` counts interpreters and servers only",
+        "this ends whatever has the text in its {0}, editors and greps too; the playbook ends {1}, which may be less",
+        "{2}",
     ),
     "hard-kill": (
         "SIGKILL first: the server cannot release shared memory, ports or GPU memory, nor say what it was doing",
@@ -38,8 +38,8 @@ TRAPS: dict[str, tuple[str, str]] = {
         "the playbook waits {1}",
     ),
     "status-ignored": (
-        "`curl` without `-f` exits 0 on a 503 too: the loop ends before the server is ready",
-        "the playbook asks for status 200",
+        "`curl` without `-f` exits 0 on a 404 or 503 too: {0}",
+        "{1}",
     ),
     "swallowed-failure": (
         "`|| true` hides every failure, of the connection too",
@@ -109,7 +109,7 @@ TRAPS: dict[str, tuple[str, str]] = {
 
 OTHERWISE = frozenset(
     "stops-at-the-end not-waited argument default-value from-outside secret secret-in-clear own-folder ssh-option as-root crlf "
-    "fixed-sleep endless-tail wide-kill".split()
+    "fixed-sleep endless-tail wide-kill text-kill status-ignored".split()
 )
 """What the playbook does otherwise than the script: said in the playbook as well."""
 

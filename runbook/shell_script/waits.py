@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from runbook.shell_script.curl import asked
+from runbook.shell_script.curl import asked, fails
 from runbook.shell_script.state import SAYS_ITS_STATUS_ONLY, Made, State, Url
 from runbook.shell_script.syntax import Node, calls, kind, literal, pipeline, saved_to, walk, words
 
@@ -56,14 +56,10 @@ def _healthy(state: State, command: Node, ask: Node, url: Url, patience: str) ->
             state.trap("empty-body", grep, pattern, url.path, who)
         elif pattern:
             expect["body"] = re.escape(pattern)
-    elif grep is None and not shows_status and not _fails(ask):
-        state.trap("status-ignored", ask)
+    elif grep is None and not shows_status and not fails(ask):
+        early = "the loop ends before the server is ready; the playbook waits for 200"
+        state.trap("status-ignored", ask, early, "where another status will do: `expect: {status: [200, 401]}`")
     return {**body, "timeout": patience, "expect": expect}
-
-
-def _fails(ask: Node) -> bool:
-    """Whether curl's exit status tells of a status above 399, as with -f."""
-    return words(ask)[0] == "wget" or any(word.startswith("--fail") or re.fullmatch(r"-[a-zA-Z]*f[a-zA-Z]*", word) for word in words(ask))
 
 
 def _gpus(state: State, statement: Node, bounded: str) -> list[Made]:

@@ -13,15 +13,15 @@ HEAD = """\
 # From a shell script. Read it before you run it: `runbook plan` shows what each step would do, `runbook run --check` looks and
 # changes nothing. A step that fails ends the run, begins in the login folder unless it has a `cwd:`, and ends when its `timeout:` is over.
 """
-ON_THE_LAB = "# CHANGE: an ssh alias or user@host; `lab` is the GPU host that comes with runbook"
+ON_THE_LAB = "# CHANGE: an ssh alias or user@host; `lab` comes with runbook, and its only engine is `lab_engine.launch_server`"
 
 
 def write(found: Translated, name: str, modeline: str) -> str:
-    """The playbook. `modeline` is its first line."""
+    """The playbook. `modeline` is its first line, if there is one."""
     hosts = [f"  {role}: {dump(target) if target else f'lab    {ON_THE_LAB}'}" for role, target in found.hosts.items()]
     otherwise = [f"# - line {one.span.line}: {one.summary}" for one in found.traps if one.code in OTHERWISE and one.span]
     said = ["#", "# Not as in the script:", *otherwise, "#"] if otherwise else []
-    lines = [modeline, "#", *HEAD.splitlines(), *said, "runbook: 1", f"name: {dump(name)}", "hosts:", *hosts]
+    lines = [*([modeline, "#"] if modeline else []), *HEAD.splitlines(), *said, "runbook: 1", f"name: {dump(name)}", "hosts:", *hosts]
     if found.vars:
         lines += ["vars:", *(f"  {line}" for line in dump(found.vars).splitlines())]
     if found.secrets:

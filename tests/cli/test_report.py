@@ -122,6 +122,7 @@ def test_markdown_keeps_the_asked_budget_and_goes_to_stdout_by_default(own_state
         (["--budget", "9kB", "--format", "html"], "is for Markdown"),
         (["-o", "/nonexistent/x"], "cannot write"),
         (["--format", "pdf"], "'pdf' is not one of"),
+        (["--md"], "Did you mean `--format md`?"),
     ],
 )
 def test_a_wrong_option_is_a_usage_error_that_says_what_to_do(argv, said, own_state, capsys):

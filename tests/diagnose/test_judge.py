@@ -192,6 +192,24 @@ def test_the_kernels_kill_of_a_rank_comes_before_what_the_server_made_of_it() ->
     assert "one of its processes" in verdict.reason
 
 
+@pytest.mark.parametrize(
+    ("line", "who"),
+    [
+        ("/opt/v/bin/python: No module named sglang", "`/opt/v/bin/python`"),
+        (
+            "/v/python3: Error while finding module specification for 'sglang.x' (ModuleNotFoundError: No module named 'sglang')",
+            "`/v/python3`",
+        ),
+        ("ModuleNotFoundError: No module named 'sglang.srt'", "the interpreter of the launch"),
+    ],
+)
+def test_a_missing_module_is_said_with_the_python_that_lacks_it(line, who) -> None:
+    ended = died(1, None)
+    verdict = Story().at(0, log="").at(2, log=line + "\n", exit=ended, processes=Absent()).at(3, exit=ended, processes=Absent()).judge()
+    assert verdict.verdict == "crashed" and verdict.next[0].startswith(f"{who} has no module `sglang")
+    assert "-c 'import sglang" in verdict.next[1]
+
+
 def test_the_word_killed_alone_proves_no_memory_shortage() -> None:
     story = Story().at(0, log=WEIGHTS + shard(3)).at(2, log="Killed\n", exit=died(None, "KILL"), processes=Absent())
     verdict = story.at(3, exit=died(None, "KILL"), processes=Absent()).judge()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from tests.e2e.test_story import nothing_stays
@@ -30,3 +32,11 @@ def test_the_translated_script_passes_and_leaves_nothing(lab, port, tmp_path):
     assert outcome.code == 0, outcome.err
     assert {row["id"] for row in outcome.json["steps"]} >= {"server", "up", "chat", "seen"}
     nothing_stays(lab, outcome)
+
+
+def test_an_engine_that_the_lab_does_not_have_is_said_with_the_python_that_lacks_it(lab, port, tmp_path):
+    (tmp_path / "start.sh").write_text(SCRIPT.format(port=port).replace("lab_engine", "sglang").replace("pkill -9 python; sleep 5\n", ""))
+    (tmp_path / "start.yaml").write_text(lab.runbook("new", "--from-shell", tmp_path / "start.sh").out)
+    outcome = lab.runbook("run", tmp_path / "start.yaml", "--json")
+    assert (outcome.code, outcome.json["kind"]) == (5, "config"), outcome.err
+    assert f"`{sys.executable}` has no module `sglang`" in outcome.json["next"][0]

@@ -100,7 +100,7 @@ def test_a_missing_extra_is_named_with_the_command_that_installs_it(state: Path)
     line = "import sys; sys.modules['torch'] = None; from runbook.cli.lab import command; command(['up'])"
     said = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, timeout=60)
     assert said.returncode == 2
-    assert "the lab needs torch" in said.stderr and "pip install 'gpu-runbook[lab]'" in said.stderr
+    assert "the lab needs torch" in said.stderr and "pip install '.[lab]'" in said.stderr
     assert not (state / "runbook").exists()
 
 

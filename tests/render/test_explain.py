@@ -52,6 +52,14 @@ def test_it_tells_the_rule_the_evidence_the_certainty_the_blind_spots_and_the_ne
     assert text.index("Not seen") < text.index("What to do")
 
 
+def test_bytes_are_told_in_the_unit_that_people_read():
+    seen = (Evidence(signal="read", value=102200.0, unit="B"), Evidence(signal="gpu0_memory", value=629145600, unit="B"))
+    text = explain(
+        [HEADER, step("up", "slow", diagnosis=Diagnosis(verdict="slow", rule="slow", reason="x", evidence=seen)), *hung_run()[2:]]
+    )
+    assert "read: 99.8KiB\n" in text and "gpu0 memory: 600MiB\n" in text
+
+
 def test_a_false_assertion_is_told_with_its_values():
     claim = {
         "that": "width == 192",

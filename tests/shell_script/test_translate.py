@@ -60,10 +60,11 @@ def test_the_founding_line_becomes_a_wait_a_request_and_a_look_from_that_request
     assert found.always == [], "a server that was up already is not ours to stop"
 
 
-def test_the_founding_line_has_four_traps_each_at_its_place():
+def test_the_founding_line_has_five_traps_each_at_its_place():
     found = translated(FOUNDING)
     at = {one.code: FOUNDING[one.span.column - 1 :][: one.span.length] for one in found.traps if one.span}
-    assert list(at) == ["endless-loop", "empty-body", "fixed-sleep", "old-log"]
+    assert list(at) == ["endless-loop", "empty-body", "status-ignored", "fixed-sleep", "old-log"]
+    assert at["status-ignored"].startswith("curl -s localhost:8000/v1/chat/completions -d")
     assert at["empty-body"] == "grep -q ok" and at["fixed-sleep"] == "sleep 2" and at["old-log"] == "grep EAGLE3-DEBUG log"
     assert at["endless-loop"].startswith("while") and at["endless-loop"].endswith("done")
 
@@ -153,6 +154,11 @@ def test_a_launch_takes_over_folder_environment_and_constants():
         ("pkill python", "wide-kill"),
         ("killall -9 python3", "wide-kill"),
         ("ps aux | grep x | awk '{print $2}' | xargs kill", "text-kill"),
+        ("pkill -f sglang", "text-kill"),
+        ("pkill -9 -f sglang", "text-kill"),
+        ("pkill sglang", "text-kill"),
+        ("kill $(pgrep -f my_server)", "text-kill"),
+        ("curl -s localhost:8000/v1/models", "status-ignored"),
         ("pkill -f sglang || true", "swallowed-failure"),
         (START + "sleep 300", "fixed-sleep"),
         ("grep '[EAGLE3-DEBUG]' /tmp/log", "bracket-class"),
@@ -170,7 +176,7 @@ def test_a_trap_is_named(line, code):
 
 
 def test_a_log_that_the_script_begins_anew_is_not_an_old_one():
-    text = START + "curl -s localhost:8000/v1/models\ngrep models server.log"
+    text = START + "curl -sf localhost:8000/v1/models\ngrep models server.log"
     assert traps(text) == {"stops-at-the-end"}
     assert steps(text)[-1] == {"id": "seen", "grep": {"log": "server", "since": "answer", "pattern": "models"}}
 
@@ -210,7 +216,7 @@ def test_ssh_names_the_host_and_its_script_is_translated_in_place():
     found = translated("ssh -p 2222 root@box 'pkill -f sglang; sleep 1'\nssh -p 2222 root@box 'nvidia-smi'")
     assert found.hosts == {"gpu": "root@box:2222"} and len(found.steps) == 2
     assert found.steps[0].step == {"kill": {"match": {"profile": "sglang"}}}
-    assert next((one.code, one.span.column) for one in found.traps if one.span) == ("fixed-sleep", 40)
+    assert [(one.code, one.span.column) for one in found.traps if one.span] == [("text-kill", 23), ("fixed-sleep", 40)]
 
 
 def test_what_has_no_step_stays_shell_text_with_what_it_needs():
