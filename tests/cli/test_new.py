@@ -58,3 +58,12 @@ def test_a_file_that_is_no_shell_script_is_said_with_its_place(here, capsys):
     assert exit_code(["new", "--from-shell", "x.sh"]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("x.sh:1:7: error[shell-syntax]")
+
+
+def test_a_translated_script_names_the_schema_only_where_it_lies(here, capsys):
+    (here / "x.sh").write_text("nvidia-smi\n")
+    assert exit_code(["new", "--from-shell", "x.sh"]) == 0
+    assert "$schema" not in capsys.readouterr().out
+    (here / "playbook.schema.json").write_text("{}")
+    assert exit_code(["new", "--from-shell", "x.sh"]) == 0
+    assert capsys.readouterr().out.startswith("# yaml-language-server: $schema=playbook.schema.json\n")
