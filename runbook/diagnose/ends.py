@@ -170,7 +170,8 @@ def _next_looks(view: View, blind: Sequence[str]) -> tuple[str, ...]:
         return words.next_looks(blind)
     if view.checks and view.checks[-1].answer.status in (404, 405):
         answer = view.checks[-1].answer
-        return (f"{answer.url} does not exist there ({answer.status}), so it answers: name its health address by `--url`, or `path:`",)
+        where = "`path:` or `url:`" if view.question.about == "healthy" else "`--url`; in a playbook by `url:`"
+        return (f"{answer.url} does not exist there ({answer.status}), so it answers: name its health address by {where}",)
     found = words.next_looks(blind) if blind else ()
     if any(one.kind == "elsewhere" for one in view.once(standstill).unseen):
         found = (*found, words.RANKS)

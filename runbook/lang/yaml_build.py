@@ -272,8 +272,9 @@ class Builder:
 
     def _check_tag(self, event: Any, span: Span) -> None:
         if event.tag is not None:
-            plain = type(event) is yaml.ScalarEvent and not event.style
-            self.problem(span, "tag", f"the tag `{yaml_tags.shown(event.tag)}` is not allowed", yaml_tags.hint(event.tag, plain))
+            scalar = type(event) is yaml.ScalarEvent
+            hint = yaml_tags.hint(event.tag, scalar and not event.style, event.value if scalar else "")
+            self.problem(span, "tag", f"the tag `{yaml_tags.shown(event.tag)}` is not allowed", hint)
 
 
 def _copy(value: Any) -> Any:

@@ -45,8 +45,10 @@ def load(source: bytes | str, file: str, edge: Edge = ANY) -> tuple[Document | N
             return _document(builder, mended.text, mended, broken)
         if _place(after) <= _place(stop) or (mended.guessed and _place(after)[0] <= _place(stop)[0] + 1):
             break  # the mend was no good: what follows may be of our own making
-        stop = after
-        broken.append(_in_the_file(stop, mended))
+        stop, found = after, _in_the_file(after, mended)
+        if any(_place(found) == _place(one) for one in broken):
+            break  # mended and still wrong: to be told once
+        broken.append(found)
     return None, _ordered([*(_in_the_file(one, mended) for one in builder.problems), *broken])
 
 

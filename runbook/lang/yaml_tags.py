@@ -19,13 +19,11 @@ _TYPES = {
 _FOREIGN = {
     "vault": "name the variable under `secrets:` and write `${{ secrets.NAME }}`",
     "secret": "name the variable under `secrets:` and write `${{ secrets.NAME }}`",
-    "env": "write `${{ env('NAME') }}`",
-    "env_var": "write `${{ env('NAME') }}`",
-    "ENV": "write `${{ env('NAME') }}`",
     "include": "write a step `include: {playbook: NAME}`, or name the file under `vars_files:`",
     "unsafe": "write the text in quotes; `$${{` is a literal `${{`",
 }
 """Tags of other tools."""
+_ENVIRONMENT = ("env", "env_var", "ENV")
 
 
 def shown(tag: str) -> str:
@@ -33,11 +31,13 @@ def shown(tag: str) -> str:
     return "!!" + tag.removeprefix(_STANDARD)[:60] if tag.startswith(_STANDARD) else tag[:60]
 
 
-def hint(tag: str, plain: bool) -> str:
-    """What to write instead; `plain`: it stands before text without quotes, or before nothing."""
+def hint(tag: str, plain: bool, text: str = "") -> str:
+    """What to write instead; `plain`: it stands before `text` without quotes, or before nothing."""
     name = tag.removeprefix(_STANDARD) if tag.startswith(_STANDARD) else tag.lstrip("!")
     if tag.startswith(_STANDARD):
         return _TYPES.get(name, "leave it out: a value is plain data")
+    if name in _ENVIRONMENT:
+        return f"write `${{{{ env('{text if text.isidentifier() else 'NAME'}') }}}}`"
     if name in _FOREIGN:
         return _FOREIGN[name]
     return "text that begins with `!` must be quoted" + (f"; in a condition write `not {name[:60]}`" if plain and name else "")
@@ -47,4 +47,4 @@ def meant(tag: str, text: str, plain: bool) -> Any:
     """The value of a scalar with a tag, so that what else is wrong with it can be told."""
     if tag.startswith(_STANDARD):
         return text if tag == f"{_STANDARD}str" or not plain else resolve(text)[0]
-    return f"not {tag[1:]} {text}".rstrip() if plain and tag.lstrip("!") not in _FOREIGN else text
+    return f"not {tag[1:]} {text}".rstrip() if plain and tag.lstrip("!") not in (*_FOREIGN, *_ENVIRONMENT) else text

@@ -22,6 +22,8 @@ ANSWERING_PACE_S = 1.0
 class Checks:
     """Asks `base` + `path` as often as `interval_s` says, by itself without one. `count`, `last`, `good_at` tell what came.
 
+    A `base` that names a path, be it `/` alone, is asked as it is written when there is no `path`.
+
     `once`: no check is made any more after the first good answer, since a check may have side effects.
     """
 
@@ -40,7 +42,7 @@ class Checks:
         self._ctx = ctx
         own = urlsplit(base).path
         self.path = path if path is not None else own or default_path
-        self.url = base if own and path is None else base + self.path
+        self.url = base if own and path is None else base.rstrip("/") + self.path
         self._expect = expect
         self._timeout_s = timeout_s
         self._interval_s = interval_s

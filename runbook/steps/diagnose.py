@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -83,7 +82,7 @@ class State(ServerGoal):
         self._usual = ctx.usual(launched)
         self._expect = Expectation(status=launched.profile.health.ready_status)
         health = launched.profile.health
-        base = _asked(step.url) or base_url(launched, step.url) if step.url or health.path else None  # some have no HTTP at all
+        base = step.url or base_url(launched, None) if step.url or health.path else None  # some have no HTTP at all
         self._checks = (
             Checks(ctx, base, None, self._expect, default_path=health.path, timeout_s=float(health.client_timeout), once=True)
             if base is not None
@@ -118,8 +117,3 @@ class State(ServerGoal):
         super().close()
         if self._checks is not None:
             self._checks.close()
-
-
-def _asked(url: str | None) -> str | None:
-    """A url that ends in its host's `/` names that path; elsewhere such a slash is only the end of a server's address."""
-    return url if url is not None and urlsplit(url).path == "/" else None

@@ -80,7 +80,10 @@ class WaitHealthy(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def plan(self) -> list[str]:
         """What is asked, and until when."""
         what = f"server `{self.server}`" if self.server else str(self.url)
-        return [f"check {self.path or 'the health path'} of {what} until it answers as expected; end early when that is impossible"]
+        asked = (
+            what if self.url and self.path is None and "/" in self.url.split("://")[-1] else f"{self.path or 'the health path'} of {what}"
+        )
+        return [f"check {asked} until it answers as expected; end early when that is impossible"]
 
     def run(self, ctx: StepContext) -> StepResult:
         """Watch, then ask the server who it is."""
@@ -91,7 +94,7 @@ class WaitHealthy(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
             reason = f"`{self.server}` was not launched on this host"
             return StepResult(verdict="undecided", reason=reason, fields=_unknown(reason))
         profile = launched.profile if launched else ctx.profile("generic")
-        base = base_url(launched, self.url)
+        base = self.url or base_url(launched, None)
         if base is None:
             reason = f"the port of `{self.server}` is not known; give its launch step `port:`"
             return StepResult(verdict="failed", reason=reason, fields=_unknown(reason))

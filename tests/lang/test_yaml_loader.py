@@ -69,6 +69,8 @@ def test_a_scalar_means_what_yaml_1_2_says(scalar, value):
         ("!!str 5", "tag", "write the text in quotes"),
         ("!!int 5", "tag", "write the number alone"),
         ("!!python/object:os.system x", "tag", "leave it out: a value is plain data"),
+        ("!env HOME", "tag", "write `${{ env('HOME') }}`"),
+        ("!env [HOME]", "tag", "write `${{ env('NAME') }}`"),
         ("!vault x", "tag", "name the variable under `secrets:`"),
         ("*nowhere", "unknown-alias", "quote it: '*nowhere'"),
     ],

@@ -49,6 +49,12 @@ def test_a_mend_that_does_not_help_is_given_up():
     assert [problem.code for problem in problems] == ["unclosed-quote"]
 
 
+def test_a_key_over_two_lines_is_told_once():
+    """Quoting what stands behind it does not help, however often it is done."""
+    _, problems = load('f {a: b\n"two\n  "words\nk: 1\n', "f.yaml")
+    assert [problem.code for problem in problems] == ["text-after-value"]
+
+
 LINE = st.text("ab:-{}[]'\"$ #*&!%\t,x1", max_size=14)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -118,6 +120,21 @@ def test_a_bare_url_is_only_checked(local_host, tmp_path) -> None:
         step = WaitHealthy(url=f"http://127.0.0.1:{port}", expect=ExpectHealthy(json={"status": "ok"}), consecutive=2)
         result = LocalContext(local_host, tmp_path).do(step)
     assert (result.verdict, result.fields["checks"]["count"]) == ("passed", 2)
+
+
+@pytest.mark.slow
+def test_a_url_that_is_written_out_is_asked_as_it_is(local_host, tmp_path) -> None:
+    """A file server has no `/health`, and its `/` is a path like any other; what asks elsewhere is told which key names it."""
+    command = [sys.executable, "-m", "http.server", "0", "--bind", "127.0.0.1", "--directory", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={"PYTHONUNBUFFERED": "1"}) as server:
+        assert server.stdout is not None
+        url = server.stdout.readline().split("(")[1].split(")")[0]
+        root = LocalContext(local_host, tmp_path).do(WaitHealthy(url=url))
+        elsewhere = LocalContext(local_host, tmp_path, box_s=2).do(WaitHealthy(url=url.rstrip("/")))
+        server.terminate()
+    assert url.endswith("/") and (root.verdict, root.fields["checks"]["status"]) == ("passed", 200), root.reason
+    assert elsewhere.verdict == "undecided" and "`path:` or `url:`" in elsewhere.diagnosis.next[0]
+    assert "--" not in elsewhere.diagnosis.next[0]
 
 
 @pytest.mark.slow
