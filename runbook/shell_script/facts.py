@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from runbook.shell_script.syntax import Node, kind, literal, walk, words
@@ -36,21 +36,48 @@ class Facts(NamedTuple):
     uses: frozenset[str]
 
 
-def facts(node: Node, functions: dict[str, Node], seen: frozenset[str] = frozenset()) -> Facts:
-    """Of a statement, with the functions that it calls."""
+def facts(node: Node, functions: dict[str, Node], programs: frozenset[str] = frozenset()) -> Facts:
+    """Of a statement, with the functions that it calls or may call; `programs` are variables that name none of them."""
+    called, here = (_reached(node, functions, programs, inside) for inside in (walk, in_this_shell))
     sets = {name for one in in_this_shell(node) for name in sets_of(one)}
     uses = {name for one in walk(node) for name in _uses(one)} - {"*args"}
     uses |= {"*args"} & {name for one in _outside_functions(node) for name in _uses(one)}
-    for call in (one for one in walk(node) if one.get("Type") == "CallExpr"):
-        head = (words(call) or [""])[0]
-        uses |= {f"{head}()"} if head in functions else set()
-        if head in functions and head not in seen and kind(node) != "FuncDecl":
-            of_it = facts(functions[head]["Body"], functions, seen | {head})
-            uses |= of_it.uses - {"*args"}
-            sets |= of_it.sets if any(one is call for one in in_this_shell(node)) else set()
+    uses |= {f"{name}()" for name in called}
+    if kind(node) != "FuncDecl":
+        uses |= {name for one in called for part in walk(functions[one]["Body"]) for name in _uses(part)} - {"*args"}
+        sets |= {name for one in here for part in in_this_shell(functions[one]["Body"]) for name in sets_of(part)}
     if "*pid" in uses:
         sets.add("*pid")
     return Facts(frozenset(sets), frozenset(uses))
+
+
+def _reached(node: Node, functions: dict[str, Node], programs: frozenset[str], inside: Callable[[Node], Iterator[Node]]) -> set[str]:
+    """Functions that a statement calls, or that those call."""
+    found: set[str] = set()
+    waiting = [node] if functions else []
+    while waiting:
+        for one in inside(waiting.pop()):
+            new = _called(one, functions, programs) - found
+            found |= new
+            waiting += [functions[name]["Body"] for name in new]
+    return found
+
+
+def _called(node: Node, functions: dict[str, Node], programs: frozenset[str]) -> set[str]:
+    """Functions that one command calls; all where only the shell knows, as for `"$@"`, `eval`, or `export -f`, which gives them away."""
+    if node.get("Type") == "DeclClause":
+        given = any(one.get("Value") and "f" in (literal(one["Value"]) or "") for one in _flags(node))
+        return set(functions) if given else set()
+    for word in (node.get("Args") or []) if node.get("Type") == "CallExpr" else []:
+        text, parts = literal(word), list(walk(word))
+        if text is not None:
+            return set(functions) if text in ("eval", "trap") else {text} & functions.keys()
+        if any("/" in str(one.get("Value", "")) for one in parts if one.get("Type") == "Lit"):
+            return set()
+        names = {one["Param"]["Value"] for one in parts if one.get("Type") == "ParamExp"}
+        if names - programs or any(one.get("Type") == "CmdSubst" for one in parts):
+            return set(functions)
+    return set()
 
 
 def in_this_shell(node: Any) -> Iterator[Node]:

@@ -38,7 +38,8 @@ def launch(state: State, statement: Node) -> list[Made] | None:
         return None
     engine, port = engine_of(scope.script.source(statement)), _port(state, scope.script.source(first))
     detached = bool({"nohup", "setsid"} & set(words(first)))
-    if (engine in ("", "torchrun") and not port) and (state.has_wait or not (detached or engine)):
+    owned = statement["Pos"]["Offset"] in state.known.owned
+    if (engine in ("", "torchrun") and not port) and (state.has_wait or not (detached or engine or owned)):
         return None
     names = state.facts(statement).uses
     if "*args" in names or any(state.is_secret(name) and name not in scope.exports for name in names):
@@ -61,6 +62,7 @@ def launch(state: State, statement: Node) -> list[Made] | None:
     state.at.launched.append(server)
     state.at.ports[state.value(port)] = server
     scope.lost.pop("*last", None)
+    scope.launches.add(statement["Pos"]["Offset"])
     scope.began = statement["Pos"]["Offset"] if scope.began is None else scope.began
     was = f" The script wrote to {state.at.log}." if state.at.log and not log else ""
     said = f"Its log is a file of this run.{was} " if not log else ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from runbook.model.diagnostic import Diagnostic
-from runbook.shell_script.facts import Facts, facts
+from runbook.shell_script.facts import Facts
 from runbook.shell_script.scope import Scope, assignments
 from runbook.shell_script.syntax import Node, filled, kind
 from runbook.shell_script.traps import trap
@@ -66,12 +66,13 @@ class Known:
     """What one reading of a script found out for the next one.
 
     `together` are the places, from byte to byte, that stay one script; `results` are where assignments begin that are steps of their own;
-    `logs` the names of log files that the script itself reads.
+    `logs` the names of log files that the script itself reads; `owned` where jobs begin whose `$!` the script needs further below.
     """
 
     together: dict[tuple[int, int], str] = field(default_factory=dict)
     results: set[int] = field(default_factory=set)
     logs: set[str] = field(default_factory=set)
+    owned: set[int] = field(default_factory=set)
     facts: dict[int, tuple[Node, Facts]] = field(default_factory=dict, repr=False)
 
 
@@ -123,7 +124,7 @@ class State:
     def facts(self, node: Node) -> Facts:
         """What a statement sets and uses; found out once, however often the script is read."""
         if id(node) not in self.known.facts:
-            self.known.facts[id(node)] = (node, facts(node, self.scope.functions))
+            self.known.facts[id(node)] = (node, self.scope.facts(node))
         return self.known.facts[id(node)][1]
 
     def keep_together(self, start: int, end: int, why: str) -> None:
@@ -142,8 +143,21 @@ class State:
             return False
         if any(start <= statement["Pos"]["Offset"] < end for start, end in self.known.together):
             return False
+        if "*last" in self.facts(statement).uses and not self._is_of_launch(statement):
+            return False
         self.known.results.add(statement["Pos"]["Offset"])
         raise Again
+
+    def _is_of_launch(self, statement: Node) -> bool:
+        """Whether `$!` is the pid of a launch here: that of another job no other shell knows. Raises Again if it may become a launch."""
+        above = [one for one in self.scope.script.statements if one["Pos"]["Offset"] < statement["Pos"]["Offset"]]
+        job = next((one for one in reversed(above) if "*last" in self.facts(one).sets), None)
+        if job is None or job["Pos"]["Offset"] in self.scope.launches:
+            return job is not None
+        if job.get("Background") and job["Pos"]["Offset"] not in self.known.owned:
+            self.known.owned.add(job["Pos"]["Offset"])
+            raise Again
+        return False
 
     def fill(self, word: Node, *, one_word: bool = False, secrets: bool = False) -> str | None:
         """A word's text, with the script's names as expressions; None when the shell would expand something else.

@@ -13,6 +13,7 @@ from runbook.model.diagnostic import Diagnostic, Span
 from runbook.shell_script import kept
 from runbook.shell_script.curl import request
 from runbook.shell_script.facts import ALWAYS
+from runbook.shell_script.handlers import ends_what_runs, handled, is_trap
 from runbook.shell_script.kills import kill
 from runbook.shell_script.launches import command_of, launch
 from runbook.shell_script.logs import grep, tail
@@ -21,7 +22,7 @@ from runbook.shell_script.scope import Scope
 from runbook.shell_script.settings import setting
 from runbook.shell_script.ssh import remote
 from runbook.shell_script.state import Again, Known, Made, State, engine_of
-from runbook.shell_script.syntax import Node, calls, kind, literal, parse, walk, words
+from runbook.shell_script.syntax import Node, calls, kind, parse, walk, words
 from runbook.shell_script.traps import trap
 from runbook.shell_script.waits import loop, sleep
 
@@ -75,7 +76,8 @@ def _read(state: State) -> Translated:
     _statements(state, state.scope.script.statements)
     always = [made for node in state.scope.handlers for made in _handler(state, node)]
     for host, place in state.places.items():
-        always += [Made({"kill": {"step": one}}, "", host) for one in place.launched]
+        kills = [Made({"kill": {"step": one}}, "", host) for one in place.launched]
+        always += [one for one in kills if one.step not in [made.step for made in always]]
     _say_what_stays(state)
     traps = sorted(state.traps, key=lambda one: (one.span.line, one.span.column) if one.span else (0, 0))
     steps, always, hosts = placed(state, state.steps, always)
@@ -153,13 +155,19 @@ def _bring(state: State, name: str, statement: Node) -> None:
     taken = next((known for known, node in state.scope.once.items() if node["Pos"]["Offset"] == start), name)
     if (name == "*last" and state.scope.last) or state.take(taken):
         return
+    state.keep_together(start, statement["End"]["Offset"], _shown(name))
+
+
+def _shown(name: str) -> str:
+    """What is meant by a name that a line needs."""
     names = {
         "*cwd": "the folder",
         "*env": "what it sets for the commands below",
         "*exit": "the end that it may come to",
         "*jobs": "a background job",
+        "*last": "`$!`",
     }
-    state.keep_together(start, statement["End"]["Offset"], names.get(name, f"`${name}`"))
+    return names.get(name, f"`${name}`")
 
 
 def _has_jobs(state: State) -> bool:
@@ -242,12 +250,15 @@ def _made(state: State, statement: Node) -> list[Made] | None:
 
 def _handles_signals(state: State, statement: Node) -> bool:
     """`trap '…' EXIT`: it is done at the end, whatever happened."""
-    said = words(statement)
-    if said[:1] != ["trap"] or len(said) < 3 or state.host:
+    if not is_trap(statement) or state.host:
         return False
-    if said[1] in ("", "-"):
+    text, ends = handled(state, statement)
+    told = next((one for one in state.scope.handlers if handled(state, one)[1] & ends), None)
+    if told is not None:  # another one for the same end
+        state.keep_together(told["Pos"]["Offset"], _end_of(state), "`trap`")
+    if text in ("", "-"):
         return True
-    if not said[1] or not {"EXIT", "INT", "TERM", "0"} & set(said[2:]) or "ERR" in said:
+    if text is None or not {"EXIT", "INT", "TERM", "0"} & ends or "ERR" in ends:
         return False
     state.scope.handlers.append(statement)
     return True
@@ -255,23 +266,26 @@ def _handles_signals(state: State, statement: Node) -> bool:
 
 def _handler(state: State, statement: Node) -> list[Made]:
     """The steps of `trap '…' EXIT`, at the end; servers that the playbook launched are ended there anyway."""
-    found = parse(" " * statement["Pos"]["Offset"] + (literal(statement["Cmd"]["Args"][1]) or ""), "", state.program)
+    found = parse(" " * statement["Pos"]["Offset"] + (handled(state, statement)[0] or ""), "", state.program)
     if isinstance(found, Diagnostic):
-        state.keep_together(statement["Pos"]["Offset"], len(state.scope.script.text.encode()), "`trap`")
+        state.keep_together(statement["Pos"]["Offset"], _end_of(state), "`trap`")
     assert not isinstance(found, Diagnostic)
     uses = frozenset[str]().union(*(state.facts(one).uses for one in found.statements))
     for name in sorted(uses & state.scope.lost.keys()):
         if not state.take(name):
-            state.keep_together(statement["Pos"]["Offset"], len(state.scope.script.text.encode()), f"`${name}`")
+            state.keep_together(min(state.scope.lost[name], statement["Pos"]["Offset"]), _end_of(state), _shown(name))
     outer, state.scope.script, before = state.scope.script, found, len(state.steps)
     for one in found.statements:
-        ends_all = state.at.launched and re.fullmatch(r"kill .*(\$!|%1|\b0|\$\(jobs -p\)).*", found.source(one))
-        if not ends_all:
+        if not (state.at.launched and ends_what_runs(found.source(one))):
             _step(state, one)
     kept.close(state)
     made, state.scope.script = state.steps[before:], outer
     del state.steps[before:]
     return made
+
+
+def _end_of(state: State) -> int:
+    return len(state.scope.script.text.encode())
 
 
 def _ssh(state: State, statement: Node) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import socket
 import subprocess
 from pathlib import Path
 
@@ -66,6 +68,19 @@ false
 echo never > never.txt
 """
 
+OWNED = """\
+cd $DIR
+retry() { for i in 1 2 3; do "$@" && return 0; done; return 1; }
+try() { touch tried; }
+mkdir www
+python3 -m http.server --bind 127.0.0.1 --directory www PORT > /dev/null 2>&1 &
+SERVER=$!
+trap "kill $SERVER; echo bye > bye" EXIT
+until curl -sf http://127.0.0.1:PORT/ > /dev/null; do sleep 0.2; done
+retry try && echo ok > res || echo bad > res
+grep -q ok res
+"""
+
 
 def files(folder: Path) -> dict[str, str]:
     """What is below a folder, without times, ports and process ids."""
@@ -100,6 +115,15 @@ def of_both(script: str, folder: Path, expected: int) -> tuple[dict[str, str], d
 def test_a_script_and_its_playbook_leave_the_same_files(script, code, tmp_path):
     ours, theirs = of_both(script, tmp_path, code)
     assert ours == theirs and len(ours) >= 3
+
+
+@pytest.mark.e2e
+def test_a_server_that_a_trap_ends_is_ended_and_functions_are_called_by_others(tmp_path):
+    port = free_port()
+    ours, theirs = of_both(OWNED.replace("PORT", str(port)), tmp_path, 0)
+    assert ours == theirs == {"tried": "", "bye": "bye\n", "res": "ok\n"}
+    with socket.socket() as asked:
+        assert asked.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
 
 
 NAMES = st.sampled_from(["A", "B", "C"])
