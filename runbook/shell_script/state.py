@@ -225,9 +225,9 @@ class State:
         at, port = self.at, self.value(url.port or "80")
         if not url.is_local or url.scheme != "http":
             return {"url": url.origin}
-        if port not in at.ports and not at.ports.keys() - {""} and "" in at.ports and port.isdigit():
-            at.ports[port] = at.ports.pop("")  # a server without a port in its command is the one that is asked first
-            body = next(made.step["launch"] for made in self.steps if made.step.get("id") == at.ports[port])
+        if port not in at.ports and port.isdigit() and (asked := self._launched_for(port)):
+            at.ports = {name: one for name, one in at.ports.items() if one != asked} | {port: asked}
+            body = next(made.step["launch"] for made in self.steps if made.step.get("id") == asked)
             body["port"] = number(url.port or "80")
         if port not in at.ports and (at.starts_itself or not port.isdigit()):
             return {"url": url.origin}
@@ -237,6 +237,13 @@ class State:
             self.steps.append(Made(step, "The script starts no server there: this is the one that is up. It stays as it is."))
         at.server = at.ports[port]
         return {"server": at.server}
+
+    def _launched_for(self, port: str) -> str:
+        """A server without a port in its options that is asked on this one: its command has the number, or there is no other server."""
+        others = {one for name, one in self.at.ports.items() if name}
+        unclear = {one: made.step["launch"] for made in self.steps if (one := made.step.get("id")) in set(self.at.launched) - others}
+        named = [one for one, body in unclear.items() if re.search(rf"\b{port}\b", self.value(str(body["command"])))]
+        return str(named[0]) if named else "" if others or len(unclear) != 1 else str(next(iter(unclear)))
 
 
 def _is_number(statement: Node) -> bool:

@@ -72,3 +72,11 @@ def test_a_function_that_is_called_without_its_name_is_there(how):
 @pytest.mark.parametrize("program", ["PY=python3", 'PY="${PY:-python3}"', "PY=/opt/$X/python"])
 def test_a_program_in_a_variable_calls_no_function(program):
     assert "log()" not in str(steps(f"log() {{ echo hi; }}\n{program}\nkill 4711\n$PY bench.py > bench.txt")[-1])
+
+
+def test_of_two_servers_each_is_asked_on_its_own_port():
+    server = "python3 -m http.server 81{0} &\nS{0}=$!\n"
+    ask = "curl -sf localhost:8123/\ncurl -sf localhost:8124/\n"
+    made = steps(server.format(23) + server.format(24) + "trap 'kill $S23 $S24' EXIT\n" + ask)
+    assert [one["launch"]["port"] for one in made[:2]] == [8123, 8124]
+    assert [one["request"]["server"] for one in made[2:]] == [one["id"] for one in made[:2]]
