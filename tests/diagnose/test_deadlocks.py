@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from runbook.model.gpu import GpuSample
-from runbook.model.sample import Blind, CheckSample, PressureSample, Seen
+from runbook.model.sample import Blind, CheckSample, LockSample, PressureSample, Seen
 from runbook.model.waits import CallSample
 from tests.diagnose.scenes import (
     FUTEX,
