@@ -70,7 +70,7 @@ def _ended(name: str, folder: Path) -> list[str]:
 
 
 def _released(host: Host, run: str) -> list[str]:
-    left = open_patches.stop(host, run)
+    left = open_patches.stop(host, run).left
     left += [not_undone(report) for report in host.restore(run) if report.state not in UNDONE]
     return [*left, *(host.retire(run) if not left else ())]
 

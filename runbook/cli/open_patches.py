@@ -63,6 +63,21 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
 
 
+class Stopped(msgspec.Struct, frozen=True, kw_only=True):
+    """Servers of a run that were ended, in words, and what could not be."""
+
+    ended: list[str] = []
+    left: list[str] = []
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a run's things on one host. `given_back`: runs whose lease is over now, since nothing of them is left there."""
+
+    rows: list[Row] = []
+    stopped: Stopped = Stopped()
+    given_back: list[str] = []
+
+
 def place_of(host: str, run: str | None) -> Place:
     """A host named on the command line. A run's journal, where there is one here, gives its full id and says whether it goes on."""
     target = Target(target=host)
@@ -128,8 +143,8 @@ def _taken(state: RunState, own: str) -> dict[str, frozenset[tuple[str, str]]]:
     return {host: frozenset(ids) for host, ids in found.items()}
 
 
-def look_at(place: Place, wish: Wish) -> list[Row] | str:
-    """Connect, list, and unless that was all, undo. A sentence when the host was not reached or did not answer."""
+def look_at(place: Place, wish: Wish) -> Look | str:
+    """Connect, list, and unless that was all, stop and undo. A sentence when the host was not reached or did not answer."""
     from runbook.hosts.connect import connect
 
     clock = SystemClock()
@@ -141,25 +156,38 @@ def look_at(place: Place, wish: Wish) -> list[Row] | str:
         now = clock.now() + host.facts.clock_offset_s
         found = place.open_patches(host)
         if wish.only_list:
-            return [_row(host, patch, now, patch.state, patch.sha256_now, [_timer(patch, now)]) for patch in found]
-        runs = dict.fromkeys(patch.run for patch in found)
-        if wish.stop and place.run and not runs and (wish.force or not place.live):
-            stop(host, place.run)
-        return [row for run in runs for row in _undo(host, place, wish, run, [patch for patch in found if patch.run == run], now)]
+            return Look(rows=[_row(host, patch, now, patch.state, patch.sha256_now, [_timer(patch, now)]) for patch in found])
+        return _undo_all(host, place, wish, found, now)
     except HostError as problem:
         return problem.summary
     finally:
         host.close()
 
 
-def _undo(host: Host, place: Place, wish: Wish, run: str, patches: list[OpenPatch], now: float) -> list[Row]:
-    why = place.live if place.journal else _keeper(patches[0], now)
-    if why and not wish.force:
-        return [_row(host, patch, now, "refused", patch.sha256_now, [why]) for patch in patches]
-    notes = stop(host, run) if wish.stop else []
+def _undo_all(host: Host, place: Place, wish: Wish, found: list[OpenPatch], now: float) -> Look:
+    runs = dict.fromkeys(patch.run for patch in found)
+    rows: list[Row] = []
+    ended: list[str] = []
+    left: list[str] = []
+    given: list[str] = []
+    for run in runs or ([place.run] if place.run and wish.stop else []):
+        patches = [patch for patch in found if patch.run == run]
+        why = place.live if place.journal else _keeper(patches[0], now) if patches else ""
+        if why and not wish.force:
+            rows += [_row(host, patch, now, "refused", patch.sha256_now, [why]) for patch in patches]
+            continue
+        stopped = stop(host, run) if wish.stop else Stopped()
+        ended, left = ended + stopped.ended, left + stopped.left
+        rows += _undo(host, wish, run, patches, stopped.left, now) if patches else []
+        if wish.stop and not why and not host.open_patches(run) and not _servers(host, run) and host.give_lease_back(run):
+            given.append(run)
+    return Look(rows=rows, stopped=Stopped(ended=ended, left=left), given_back=given)
+
+
+def _undo(host: Host, wish: Wish, run: str, patches: list[OpenPatch], notes: list[str], now: float) -> list[Row]:
     reports = {report.id: report for report in host.restore(run, [patch.id for patch in patches])}
     if not wish.stop:
-        notes += [f"pid {pid} still runs with what it has loaded" for pid in _servers(host, run)]
+        notes = [f"pid {pid} still runs with what it has loaded" for pid in _servers(host, run)]
     return [_undone(host, patch, now, reports[patch.id], notes) for patch in reversed(patches)]
 
 
@@ -187,8 +215,8 @@ def _servers(host: Host, run: str) -> list[int]:
     return [launch.pid for launch in host.keeper(run).launches if launch.ended is None]
 
 
-def stop(host: Host, run: str) -> list[str]:
-    """End what the run launched on this host; answers a note for each process that is left."""
+def stop(host: Host, run: str) -> Stopped:
+    """End what the run launched on this host."""
     from runbook.steps.kill import end, launch_processes, split, tell_keeper, widen
 
     table = host.processes(run)
@@ -196,11 +224,15 @@ def stop(host: Host, run: str) -> list[str]:
     seeds = [process for launch in launches for process in launch_processes(table, launch.pid, launch.start, launch.sid)]
     targets, _ = split(widen(seeds, table, run), ())
     if not targets:
-        return []
+        return Stopped()
     for launch in launches:
         tell_keeper(host, run, launch.id, targets)
     _, report = end(host, targets, LADDER, run, run)
-    return [f"pid {row['pid']} could not be ended: {row.get('why', 'alive')}" for row in report.left]
+    stay = {row["pid"] for row in report.left}
+    return Stopped(
+        ended=[f"`{launch.id}` of run {run} (pid {launch.pid})" for launch in launches if launch.pid not in stay],
+        left=[f"pid {row['pid']} could not be ended: {row.get('why', 'alive')}" for row in report.left],
+    )
 
 
 def _row(host: Host, patch: OpenPatch, now: float, state: str, sha_now: str, notes: list[str]) -> Row:

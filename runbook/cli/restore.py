@@ -9,7 +9,8 @@ from typing import Any
 import click
 import msgspec
 
-from runbook.cli.open_patches import Place, Row, Wish, look_at, place_of, places_of
+from runbook.cli import store
+from runbook.cli.open_patches import Look, Place, Row, Wish, look_at, place_of, places_of
 from runbook.model.units import format_duration
 from runbook.model.verdict import EXIT_CODES
 
@@ -31,8 +32,9 @@ def command(run: str | None, host: str | None, only_list: bool, stop: bool, forc
     """Undo the patches of RUN (an id, its beginning, `last`, or a folder), or all open ones on a host.
 
     Works at once and without waiting for `undo_after`, also when the run's controller and keeper are gone. Servers are left alone: what
-    they have loaded they keep until they end. A file that somebody edited since is left alone and named. Exit 1: such a conflict; 6: a
-    host was not reached; 8: a run still goes on.
+    they have loaded they keep until they end; with --stop they are ended, named, and the run's lease is given back where nothing of it is
+    left. A file that somebody edited since is left alone and named. Exit 1: such a conflict, or a server that does not end; 6: a host was
+    not reached; 8: a run still goes on.
     """
     if run is None and host is None:
         raise click.UsageError("name a run (`runbook runs` lists them), or a host: `runbook restore --host TARGET --list`")
@@ -41,27 +43,42 @@ def command(run: str | None, host: str | None, only_list: bool, stop: bool, forc
     wish = Wish(only_list=only_list, stop=stop, force=force)
     places = [place_of(host, run)] if host is not None else places_of(run or "")
     answers = [look_at(place, wish) for place in places]
-    rows = [row for answer in answers if isinstance(answer, list) for row in answer]
+    looks = [(place.target.target, answer) for place, answer in zip(places, answers, strict=True) if isinstance(answer, Look)]
+    rows = [row for _, look in looks for row in look.rows]
     lost = [(place.target.target, answer) for place, answer in zip(places, answers, strict=True) if isinstance(answer, str)]
-    code = _code(rows, lost)
+    code = _code(rows, lost, any(look.stopped.left for _, look in looks))
     if as_json:
-        click.echo(json.dumps(_object(rows, lost, code), ensure_ascii=False))
+        answer = _object(rows, lost, code)
+        click.echo(json.dumps({**answer, **({"stopped": _stopped(looks)} if stop else {})}, ensure_ascii=False))
         return code
+    for name, look in looks:
+        for line in _stop_lines(look):
+            click.echo(f"{name}: {line}")
     for row in rows:
         for line in _lines(row):
             click.echo(line)
     for name, why in lost:
         click.echo(f"{name}: not reached: {why}", err=True)
-    if not rows and not lost:
-        click.echo(_nothing(places, run))
+    if not rows and not lost and not any(look.stopped.ended or look.stopped.left for _, look in looks):
+        click.echo(_nothing(places, run, stop))
     return code
 
 
-def _code(rows: list[Row], lost: list[tuple[str, str]]) -> int:
+def _stop_lines(look: Look) -> list[str]:
+    """What --stop ended, what it could not, and whose lease is over."""
+    given = [f"the lease of run {run} was given back" for run in look.given_back]
+    return [*(f"ended {server}" for server in look.stopped.ended), *look.stopped.left, *given]
+
+
+def _stopped(looks: list[tuple[str, Look]]) -> list[dict[str, Any]]:
+    return [{"host": name, **msgspec.to_builtins(look.stopped), "leases_given_back": look.given_back} for name, look in looks]
+
+
+def _code(rows: list[Row], lost: list[tuple[str, str]], unended: bool) -> int:
     if lost:
         return EXIT_UNREACHABLE
     states = {row.state for row in rows}
-    return EXIT_CONFLICT if states & {"conflict", "missing"} else EXIT_REFUSED if "refused" in states else EXIT_CODES["passed"]
+    return EXIT_CONFLICT if unended or states & {"conflict", "missing"} else EXIT_REFUSED if "refused" in states else EXIT_CODES["passed"]
 
 
 def _object(rows: list[Row], lost: list[tuple[str, str]], code: int) -> dict[str, Any]:
@@ -92,7 +109,8 @@ def _short(sha: str) -> str:
     return sha[:12]
 
 
-def _nothing(places: list[Place], run: str | None) -> str:
+def _nothing(places: list[Place], run: str | None, stop: bool) -> str:
     names = ", ".join(place.target.target for place in places)
-    whose = f"of run {places[0].run}" if places and places[0].run else f"of {run}" if run else "of any run"
-    return f"nothing {whose} is patched" + (f" on {names}" if names else ": its journal owes nothing")
+    known = places[0].run if places else store.name_of(store.find_run(run or ""))
+    whose = f"of run {known}" if known else "of any run"
+    return f"nothing {whose} is patched" + (" or runs" if stop else "") + (f" on {names}" if names else ": its journal owes nothing")

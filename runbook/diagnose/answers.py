@@ -118,10 +118,11 @@ def never_matches(view: View) -> Diagnosis | None:
 
 
 def equal_answers(view: View) -> Diagnosis | None:
-    """wrong_check: three equal answers over ≥ 5 s, after the ready mark or while nothing moves any more."""
-    if view.question.about != "healthy":
-        return None
+    """wrong_check: three equal answers over ≥ 5 s, after the ready mark or while nothing moves any more; of a server that is only looked at
+    only that its path does not exist."""
     last = _equal_tail(view.checks)
+    if view.question.about != "healthy" and not (view.question.about == "state" and last and last[-1].answer.status in words.NO_SUCH_PATH):
+        return None
     if len(last) < EQUAL_ANSWERS or last[-1].t - last[0].t < EQUAL_S:
         return None
     check = last[-1].answer
@@ -145,7 +146,7 @@ def equal_answers(view: View) -> Diagnosis | None:
             Evidence(signal="equal_answers", value=len(last), window_s=round(window, 3), points_to="wrong_check"),
         ),
         blind=view.blind(),
-        next=_advice(check),
+        next=_advice(check) if view.question.about == "healthy" else (words.ask_another_path(check, view.question.about),),
     )
 
 
@@ -248,7 +249,7 @@ def _at_rest(view: View, since: float) -> bool:
 def _advice(check: CheckSample) -> tuple[str, ...]:
     if check.status in (401, 403, 407):
         return ("the server wants credentials: pass them by `headers:`", "or check a path that is open, as /health")
-    if check.status in (404, 405):
+    if check.status in words.NO_SUCH_PATH:
         return ("this path does not exist there: ask one that does, as `path: /`; an engine's own stands in its profile",)
     if check.mismatch == "body":
         return (f"the body begins: {check.body_head[:80]!r}" if check.body_head else "the body is empty: check the status alone",)

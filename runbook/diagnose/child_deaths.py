@@ -98,11 +98,13 @@ def _waits(view: View, process: ProcessSample, parent: Run, seconds: float) -> b
     if knotted or _acts_again(view, process, seconds):
         return knotted
     pid = parent.process.pid
-    if not (_has_a_place(view, process) or says_it_waits(view, view.now - seconds)) or may_be_ended(view, {pid}):
+    if may_be_ended(view, {pid}):
         return False
+    waits = _has_a_place(view, process) or says_it_waits(view, view.now - seconds)
     if parent.frozen:
-        return nobody_acts(view, {pid})
-    return parent.demand < WORKS and loop_of(view, pid, pid) == CLOSED and nobody_acts(view, {pid}, frozenset({(pid, pid)}))
+        return (waits or _is_worker(view, process, parent)) and nobody_acts(view, {pid})
+    goes_round = parent.demand < WORKS and loop_of(view, pid, pid) == CLOSED
+    return waits and goes_round and nobody_acts(view, {pid}, frozenset({(pid, pid)}))
 
 
 def _acts_again(view: View, dead: ProcessSample, seconds: float) -> bool:

@@ -168,10 +168,8 @@ def _next_looks(view: View, blind: Sequence[str]) -> tuple[str, ...]:
         return (words.NEXT["gpus"],)
     if not view.samples:
         return words.next_looks(blind)
-    if view.checks and view.checks[-1].answer.status in (404, 405):
-        answer = view.checks[-1].answer
-        where = "`path:` or `url:`" if view.question.about == "healthy" else "`--url`; in a playbook by `url:`"
-        return (f"{answer.url} does not exist there ({answer.status}), so it answers: name its health address by {where}",)
+    if view.checks and view.checks[-1].answer.status in words.NO_SUCH_PATH:
+        return (words.ask_another_path(view.checks[-1].answer, view.question.about),)
     found = words.next_looks(blind) if blind else ()
     if any(one.kind == "elsewhere" for one in view.once(standstill).unseen):
         found = (*found, words.RANKS)

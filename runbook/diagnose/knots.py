@@ -47,10 +47,10 @@ def waiting_for_end(view: View, pid: int) -> frozenset[Tid]:
 
 def _bound(view: View, given: frozenset[Tid]) -> frozenset[Tid]:
     calls, everyone = view.once(at_calls), view.once(_everyone)
-    awake = woken_by_signals(view)
+    awake, rounds = woken_by_signals(view), _rounds(view)
     left = {tid for tid in calls if tid[0] not in awake} - given
     while True:
-        free = {tid for tid in left if not _is_closed(view, tid, calls[tid], left | given, everyone)}
+        free = {tid for tid in left if not _is_closed(view, tid, calls[tid], left | given, rounds, everyone)}
         if not free:
             return given | left
         left -= free
@@ -73,13 +73,14 @@ def _everyone(view: View) -> Mapping[int, ProcessSample]:
     return {one.pid: looks[one.pid, one.start][0][1] for one in newest if one.state not in "ZX" and (one.pid, one.start) in looks}
 
 
-def _is_closed(view: View, tid: Tid, call: CallSample, left: Set[Tid], everyone: Mapping[int, ProcessSample]) -> bool:
+def _is_closed(view: View, tid: Tid, call: CallSample, left: Set[Tid], rounds: Set[Tid], everyone: Mapping[int, ProcessSample]) -> bool:
     wakers = None if call.timed else _wakers(view, tid[0], call, everyone)
     if wakers is None or any(pid != tid[0] and has_timer(view, pid) for pid in wakers):
         return False
+    idle = left | rounds if call.call in ("child", "lock") else left
     for pid in wakers:
         process = everyone.get(pid)
-        if process is None or any((pid, one.tid) not in left for one in process.threads if (pid, one.tid) != tid):
+        if process is None or any((pid, one.tid) not in idle for one in process.threads if (pid, one.tid) != tid):
             return False
     return True
 

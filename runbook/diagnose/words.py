@@ -12,12 +12,20 @@ from runbook.model.units import format_duration, format_size
 
 LONGEST_QUOTE = 300
 BYTE_SIGNALS = ("read", "written", "weights", "rss", "gpu_memory")
+NO_SUCH_PATH = (404, 405)
+"""Statuses of a path that a server does not have."""
 
 
 def quote(text: str) -> str:
     """A host's line, short enough for a sentence."""
     text = text.strip()
     return text if len(text) <= LONGEST_QUOTE else text[: LONGEST_QUOTE - 1] + "…"
+
+
+def ask_another_path(check: CheckSample, about: str) -> str:
+    """What to do about an address that is not there: a wait has keys, a look may be that of the command as well."""
+    where = "`path:` or `url:`" if about == "healthy" else "`--url`; in a playbook by `url:`"
+    return f"{check.url} does not exist there ({check.status}), so it answers: name its health address by {where}"
 
 
 def answer(check: CheckSample) -> str:

@@ -52,11 +52,23 @@ def clean_up(runtime: Runtime, runner: Runner, suspended_step: str | None = None
     staying = [debt for debt in runtime.state.owed.values() if debt.detail.get("at_end") == "keep"]
     left = [] if kept else settle_all(runtime)
     kept += [_stays(runtime, debt) for debt in staying if runtime.state.settled.get(debt.id) == "kept"]
+    missed = [ending for ending in endings if _never_there(runtime, ending)]
+    endings = [ending for ending in endings if ending not in missed]
     failed = bool(endings or left)
-    did_anything = had_debts or bool(runtime.playbook.always) or bool(blocks)
+    tried = bool(runtime.playbook.always or blocks) and (not missed or bool(runtime.state.hosts))
+    did_anything = had_debts or tried
     verdict = worst([ending.verdict for ending in endings]) if endings else "failed" if left else "passed"
     reason = endings[0].end.reason if endings else f"left behind: {left[0]}" if left else ""
     return Cleaned("failed" if failed else "passed" if did_anything else "none", verdict, reason, left, kept, until)
+
+
+def _never_there(runtime: Runtime, ending: Ending) -> bool:
+    """Whether a step of `always` only missed hosts that this run never reached: nothing of it can be there, and its main part has told."""
+    main, record = runtime.state.main, runtime.state.steps.get(ending.end.step)
+    if record is None or main is None or main.verdict == "passed":
+        return False
+    bad = [end for end in record.ends if end.verdict not in (None, "passed") and not end.ignored]
+    return all(end.verdict == "unreachable" and end.host not in runtime.state.hosts for end in bad)
 
 
 def keep_all(runtime: Runtime) -> tuple[list[str], float | None]:
@@ -101,13 +113,15 @@ def open_blocks(nodes: tuple[Node, ...], step: str) -> list[BlockNode]:
     return []
 
 
-def settle_all(runtime: Runtime) -> list[str]:
-    """Pay every debt, newest first, keepers last. Answers what stays."""
+def settle_all(runtime: Runtime, tell: bool = False) -> list[str]:
+    """Pay every debt, newest first, keepers last. Answers what stays. `tell`: each one that was paid is a finding."""
     left: list[str] = []
     newest_first = list(reversed(runtime.state.owed.values()))
     for debt in [*(d for d in newest_first if d.kind != "keeper"), *(d for d in newest_first if d.kind == "keeper")]:
         try:
             left += _pay(runtime, debt)
+            if tell and debt.kind != "keeper" and (how := runtime.state.settled.get(debt.id)):
+                runtime.find("kept_ended", f"{debt.host}: {_what(runtime, debt)}: {_HOW.get(how, how)}", debt.step)
         except HostError as problem:
             left.append(f"{debt.host}: {_what(runtime, debt)}: {problem.summary}")
     return left
@@ -203,6 +217,7 @@ def _retire_keeper(runtime: Runtime, host: Host, debt: Owed) -> list[str]:
     return staying
 
 
+_HOW = {"gone": "was gone already", "kept": "left as its launch asked"}
 _PAY = {"launch": _stop_launch, "patch": _restore_patch, "keeper": _retire_keeper}
 
 

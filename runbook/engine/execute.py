@@ -112,7 +112,7 @@ class Execution:
         runtime, was = self._runtime, self._runtime.state.ended
         assert was is not None
         self._cleaning = True
-        left = settle_all(runtime)
+        left = settle_all(runtime, tell=True)
         cleanup = "failed" if left else "passed"
         ended = msgspec.structs.replace(was, t=0.0, n=-1, cleanup=cleanup, left_behind=left, next=_again(runtime, left), kept_until=None)
         runtime.emit(ended)

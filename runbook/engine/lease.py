@@ -19,6 +19,7 @@ from runbook.steps.base import Step, StepResult
 
 EVERY_S = 2.0
 """Between two tries of a run that waits for a lease."""
+SHARED = "share it by `gpus:` (each run's own, as in `gpus: [0, 1]`; `gpus: []` for one that needs none, as on a host without GPUs)"
 
 
 def secure(runtime: Runtime, step: Step, context: Context) -> StepResult | None:
@@ -64,7 +65,9 @@ def _whose(lease: Lease) -> str:
 
 def gpus_of(lease: Lease) -> str:
     """In words."""
-    return "all GPUs" if lease.gpus is None else f"GPU{'s' if len(lease.gpus) != 1 else ''} {', '.join(map(str, lease.gpus))}"
+    if not lease.gpus:
+        return "all GPUs" if lease.gpus is None else "no GPU"
+    return f"GPU{'s' if len(lease.gpus) != 1 else ''} {', '.join(map(str, lease.gpus))}"
 
 
 def _refused(runtime: Runtime, host: Host, lease: Lease) -> str:
@@ -74,7 +77,7 @@ def _refused(runtime: Runtime, host: Host, lease: Lease) -> str:
     waited = f" after {format_duration(runtime.options.wait_lease_s)}" if runtime.options.wait_lease_s else ""
     return (
         f"{host.name} is leased by {_whose(lease)}{waited}: {', '.join(times)}; "
-        f"wait with `--wait-lease 10m`, share it by `gpus:`, or `runbook cancel {lease.user}` where that run was started"
+        f"wait with `--wait-lease 10m`, {SHARED}, or `runbook cancel {lease.user}` where that run was started"
     )
 
 

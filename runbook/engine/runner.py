@@ -58,19 +58,25 @@ class Runner:
         self._runtime = runtime
 
     def nodes(self, nodes: Sequence[Node], box: Box, place: names.Place, part: str) -> Ending | None:
-        """Run in order until one ends neither passed nor skipped."""
+        """Run in order until one ends neither passed nor skipped. Check mode looks at all; the first bad look is the ending."""
+        first = None
         for node in nodes:
             ending = self.node(node, box, place, part)
             if ending is not None and not self._runtime.options.check:
                 return ending
-        return None
+            first = first or ending
+        return first
 
     def each(self, nodes: Sequence[Node], box: Box, place: names.Place, part: str) -> list[Ending]:
         """Run all, also after a failure; answers what did not pass."""
         return [ending for node in nodes if (ending := self.node(node, box, place, part)) is not None]
 
     def node(self, node: Node, box: Box, place: names.Place, part: str) -> Ending | None:
-        """Run one step or block."""
+        """Run one step or block. In check mode undecided is no ending: it needs an effect that was not made."""
+        ending = self._run(node, box, place, part)
+        return None if ending is not None and ending.verdict == "undecided" and self._runtime.options.check else ending
+
+    def _run(self, node: Node, box: Box, place: names.Place, part: str) -> Ending | None:
         if isinstance(node, BlockNode):
             return self._block(node, box, place, part)
         return _Step(self._runtime, node, box, place, part).run()

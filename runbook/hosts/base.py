@@ -281,6 +281,10 @@ class Host(Closely, Commands):
         """All leases on the host: those of this account, oldest first, then what other accounts say."""
         return self._typed(tuple[Lease, ...], "lease_list")
 
+    def give_lease_back(self, run: str) -> bool:
+        """What the run does with its GPUs is over, while its keeper stays; answers whether it had them. Giving back twice does no harm."""
+        return self._field("given", bool, "lease_give_back", run=run)
+
     def examine(self) -> Examined:
         """What this account may see there and what earlier runs left; for the doctor."""
         examined: Examined = self._typed(Examined, "examine")

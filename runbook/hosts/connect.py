@@ -217,8 +217,11 @@ def _lab_settings(lab: LabState) -> SshSettings:
 
 
 def _unknown(error: ResolveFailed, place: Place, settings: SshSettings, inventory: Inventory) -> ResolveFailed:
-    """A name that leads nowhere: what it might have been."""
+    """A name that leads nowhere: what it might have been, or where it was given."""
     if place.kind != "ssh" or settings.host not in place.ssh:
         return error
+    if place.name in inventory.hosts:
+        hint = f"correct `host:` of `{place.name}` in hosts.yaml, or name `{settings.host}` in ssh_config"
+        return ResolveFailed(f"`{place.name}` of hosts.yaml leads to `{place.ssh}`, and {error.summary}", hint)
     hint = did_you_mean(place.name, inventory.known) or "name it in hosts.yaml or ssh_config, or write user@address"
     return ResolveFailed(f"`{place.name}` is not in hosts.yaml and no ssh alias, and {error.summary}", hint)

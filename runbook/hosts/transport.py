@@ -10,7 +10,7 @@ from runbook.model.remote import HttpAnswer, Reply
 
 REPEATABLE = frozenset(
     """
-    run_held held_names supersede lease_take lease_list examine
+    run_held held_names supersede lease_take lease_list lease_give_back examine
     processes kill listeners ports describe gpus read write hash glob remove marks scan
     keeper_ensure keeper_state keeper_renew keeper_suspend keeper_retire keeper_note_kill launch launch_state
     find_module checkpoint parameters patch restore undo_list sample stacks put_py_spy collectives collect

@@ -9,7 +9,7 @@ import re
 from typing import Any, Dict, List, Optional, Set
 
 from . import procs
-from .descriptors import Holders
+from .descriptors import Holders, descriptors
 from .rights import read_file
 from .sockets import Found
 
@@ -34,21 +34,26 @@ def note(pid: int, calls: List[Row], found: Found, holders: Holders) -> None:
 
 
 def _heard(pid: int, tid: int, found: Found, holders: Holders) -> Optional[Set[int]]:
-    """The processes at the other ends of all that its loop watches; None where it watches more than connections of this host."""
+    """The processes at the other ends of all that its loop watches; None where it watches more than connections of this host.
+
+    One of our own, as a check of a port that is no server's, brings it nothing.
+    """
     try:
         fields = read_file("/proc/%d/task/%d/syscall" % (pid, tid), 256).split()
         if len(fields) < 7 or int(fields[0]) not in _EPOLL:
             return None
         watched = _WATCHED.findall(read_file("/proc/%d/fdinfo/%d" % (pid, int(fields[1], 16)), 1 << 16))
         names = [os.readlink("/proc/%d/fd/%d" % (pid, int(fd))) for fd in watched]
+        ours = {one.name for one in descriptors(os.getpid())}
     except OSError:
         return None
     ends = {"socket:[%d]" % one.inode: [found.twins[one]] if one in found.twins else [] for one in found.ours}
     listening = {"socket:[%d]" % one.inode for one in found.ours if one.state == "LISTEN"}
     heard: Set[int] = set()
     for name in names:
-        who = set().union(*(holders.of(end) for end in [*ends.get(name, ()), *([name] if name.startswith("pipe:[") else [])]))
-        if not who and name not in listening and not name.startswith(_OWN):
+        others = [*ends.get(name, ()), *([name] if name.startswith("pipe:[") else [])]
+        who = set().union(*(holders.of(end) for end in others))
+        if not who and name not in listening and not name.startswith(_OWN) and not ours.intersection(others):
             return None
         heard |= who
     return heard if names else None

@@ -42,7 +42,7 @@ OPS = {
         "launch",
         "launch_state",
     ),
-    "lease": ("lease_take", "lease_list"),
+    "lease": ("lease_take", "lease_list", "lease_give_back"),
     "examine": ("examine",),
     "modules": ("find_module",),
     "ops_checkpoint": ("checkpoint", "parameters"),

@@ -136,8 +136,10 @@ def _sweep() -> None:
 
 
 def overlap(ours: Optional[List[int]], theirs: Optional[List[int]]) -> bool:
-    """Whether two sets of GPUs have one in common; null is all."""
-    return ours is None or theirs is None or bool(set(ours) & set(theirs))
+    """Whether two sets of GPUs have one in common; null is all, and an empty one has none in common with that either."""
+    if ours is None or theirs is None:
+        return ours != [] and theirs != []
+    return bool(set(ours) & set(theirs))
 
 
 def leases(state_dir: str) -> List[Dict[str, Any]]:
@@ -220,6 +222,16 @@ def give_back(folder: RunFolder) -> None:
             os.unlink(path_of(folder))
 
 
+def lease_give_back(ctx: Any, args: Dict[str, Any], blob: bytes) -> Reply:
+    """The run has nothing left to do with its GPUs; its keeper and its logs stay. Answers `given`: whether it had a lease."""
+    folder = RunFolder(ctx.state_dir, args["run"])
+    if not os.path.exists(path_of(folder)):
+        return {"given": False}, b""
+    with locked(undo_lock(ctx.state_dir)):
+        give_back(folder)
+    return {"given": True}, b""
+
+
 def withdraw(folder: RunFolder) -> None:
     """Tell other accounts of it no more."""
     with contextlib.suppress(OpError):  # one that cannot be read has no notice that we know of
@@ -252,4 +264,4 @@ def _give_back(folder: RunFolder) -> None:
         remove_if_empty(folder.state_dir)
 
 
-OPS = {"lease_take": lease_take, "lease_list": lease_list}
+OPS = {"lease_take": lease_take, "lease_list": lease_list, "lease_give_back": lease_give_back}

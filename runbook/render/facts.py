@@ -186,7 +186,7 @@ def _is_number(value: Any) -> bool:
 def _metrics(story: Story) -> Iterator[tuple[str, str]]:
     for end in _ends(story, "request"):
         metrics = end.result.get("metrics")
-        named = {**{key: end.result.get(key) for key in ("status", "latency", "ttft", "tokens", "tokens_per_s")}}
+        named = {**{key: end.result.get(key) for key in ("http_status", "latency", "ttft", "tokens", "tokens_per_s")}}
         named |= metrics if isinstance(metrics, dict) else {}
         for name, value in named.items():
             if _is_number(value):

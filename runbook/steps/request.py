@@ -57,7 +57,7 @@ class Request(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     SUSPENDS: ClassVar[bool] = True
     RESUME: ClassVar[str] = "unknown"
     RESULTS: ClassVar[dict[str, str]] = {
-        "status": "HTTP status; of several requests the one that decided",
+        "http_status": "HTTP status; of several requests the one that decided",
         "headers": "response headers, names in lower case",
         "json": "the body as JSON",
         "text": "the body as text, cut above 256 KiB; of a stream the text of its tokens",
@@ -301,7 +301,7 @@ def _fields(ctx: StepContext, step: Request, answers: list[HttpAnswer], decisive
         ctx.evidence("answer", one.body, "the whole answer")
     latencies = sorted(answer.latency_s for answer in answers)
     fields: dict[str, Any] = {
-        "status": one.status,
+        "http_status": one.status,
         "headers": {name.lower(): value for name, value in one.headers.items()},
         "json": _json(one),
         "text": _capped(one.body.decode("utf-8", "replace")),

@@ -307,8 +307,8 @@ def test_an_address_that_is_not_there_is_said_first_and_a_url_is_asked_as_it_was
     port = free_port()
     server = start("-m", "http.server", str(port), "--bind", "127.0.0.1", cwd=tmp_path)
     until(lambda: (tmp_path / "server.log").exists(), 10)
-    code, answer = diagnose("--pid", str(server.pid), "--for", "6s")
-    assert (code, answer["verdict"]) == (EXIT_CODES["undecided"], "undecided")
+    code, answer = diagnose("--pid", str(server.pid), "--for", "30s")
+    assert (code, answer["verdict"]) == (EXIT_CODES["wrong_check"], "wrong_check")
     assert "/health does not exist there (404)" in answer["next"][0]
     code, answer = diagnose("--pid", str(server.pid), "--url", f"http://127.0.0.1:{port}/", "--for", "20s")
     assert code == 0 and f"http://127.0.0.1:{port}/ answered 200" in answer["reason"]

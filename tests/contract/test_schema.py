@@ -11,6 +11,7 @@ from runbook.cli import generate
 from runbook.lang.yaml_loader import load
 from runbook.playbook.build import load_playbook
 from runbook.playbook.keys import BLOCK, COMMON
+from runbook.playbook.names import ALWAYS_THERE
 from runbook.playbook.reference import describe
 from runbook.playbook.shape import type_of
 from runbook.steps import TABLE
@@ -39,6 +40,7 @@ def test_every_step_type_keeps_its_contract(name):
     assert step.__doc__ and step.RESULTS, "the docstring and the results are the reference page"
     assert step.SHORTHAND is None or step.SHORTHAND in keys
     assert not set(keys) & {*COMMON, *BLOCK}, "a key of every step cannot be a key of one"
+    assert not set(step.RESULTS) & (set(ALWAYS_THERE) - {"diagnosis"}), "a result of every step would hide it"
     assert all(key.description for key in describe(step).keys if "." not in key.path), "each key says what it means"
     assert type_of(step).forbid_unknown_fields
 

@@ -13,6 +13,7 @@ from tests.diagnose.scenes import (
     PIPE_READ,
     SLEEP,
     WAIT4,
+    beats,
     calls_at,
     connection,
     futex,
@@ -135,6 +136,18 @@ def test_a_parent_that_looks_at_what_others_may_write_or_hears_of_its_child_may_
         return {"processes": [polls(second), zombie(1, title="worker", rank=1)], **at(second, loop, caught)}
 
     assert state(scene(tell, seconds=150), final=True).verdict == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("loop", "title", "kind"), [("closed", "python", "child_dead"), ("open", "python", None), ("closed", "nvidia-smi", None)]
+)
+def test_a_parent_that_stands_beside_its_heartbeats_and_a_dead_child_of_its_kind(loop: str, title: str, kind: str | None) -> None:
+    def tell(second: float):
+        parent = proc(others=(thread(150, SLEEP, switches=int(second / 2)),))
+        waits = calls_at(second, waiting(100, futex(), CallSample(tid=150)))
+        return {"processes": [parent, zombie(title=title)], **waits, **stacks_at(second, beats(150, loop=loop))}
+
+    assert state(scene(tell, seconds=150), final=True).kind == kind
 
 
 @pytest.mark.parametrize(("other", "kind"), [(futex(150), "child_dead"), (CallSample(tid=150), None)], ids=["stands", "sleeps"])

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from runbook.model.gpu import GpuSample
-from runbook.model.sample import Blind, CheckSample, PressureSample, Seen
+from runbook.model.sample import Blind, CheckSample, LockSample, PressureSample, Seen
 from runbook.model.waits import CallSample
 from tests.diagnose.scenes import (
     FUTEX,
@@ -193,7 +193,7 @@ def test_a_ready_server_that_leaves_a_check_unanswered_has_no_such_excuse() -> N
 
 def test_a_good_answer_is_life() -> None:
     story = scene(stands(proc(), check=answer(404, path="/x"), listeners=listener()), seconds=200)
-    assert story.judge(final=True).verdict != "hung"
+    assert story.judge(final=True).verdict == state(story).verdict == "wrong_check"
 
 
 def test_a_503_is_judged_by_what_the_threads_do() -> None:
@@ -358,6 +358,18 @@ def test_a_parent_whose_threads_beat_is_hung_with_the_child_that_it_waits_for() 
     assert state(scene(lambda second: tell(second, every=150.0), seconds=200), final=True).verdict == "undecided"  # it went round but once
     for alarm in (True, None):
         assert state(scene(lambda second: tell(second, alarm=alarm), seconds=200), final=True).verdict == "undecided"  # noqa: B023
+
+
+@pytest.mark.parametrize(("loop", "kind"), [("closed", "deadlock"), ("open", None)])
+def test_a_thread_that_only_logs_frees_no_lock_of_a_file(loop: str, kind: str | None) -> None:
+    lock = LockSample(path="/m/lock", kind="flock", waiters=(100,), holder=101, holder_known=True, opened_by=(100, 101), opened_known=True)
+
+    def tell(second: float):
+        main = proc(wchan="locks_lock_inode_wait", others=(thread(150, SLEEP, switches=int(second / 2)),))
+        waits = calls_at(second, waiting(100, CallSample(tid=100, call="lock"), CallSample(tid=150)), waiting(101))
+        return {"processes": [main, proc(101, ppid=100)], "locks": Seen((lock,)), **waits, **stacks_at(second, beats(150, loop=loop))}
+
+    assert state(scene(tell, seconds=200), final=True).kind == kind
 
 
 def test_a_thread_that_only_logs_may_wake_whoever_waits_beside_it_for_an_event() -> None:

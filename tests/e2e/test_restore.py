@@ -14,7 +14,7 @@ import pytest
 
 from runbook.engine.journal import load_events
 from runbook.model.event import Found
-from runbook.onhost import keeper_link, procs
+from runbook.onhost import keeper_link, lease, procs
 from runbook.onhost.runfolder import RunFolder
 from tests.e2e.cli import runbook, start
 from tests.e2e.test_story import DRAFT, fingerprint, story
@@ -203,6 +203,50 @@ def test_restore_with_stop_ends_the_server_first(patched):
     assert (code, answer["patches"][0]["notes"]) == (0, [])
     assert is_gone(server)
     assert fingerprint(run.file) == run.before
+
+
+KEPT = """
+runbook: 1
+hosts: {box: local}
+steps:
+  - id: server
+    launch: {command: [sleep, '300'], settle: 100ms}
+"""
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A run that has ended and kept its server: (state, its id, its folder on the host, the server's pid)."""
+    state, book = tmp_path / "state", tmp_path / "kept.yaml"
+    book.write_text(KEPT)
+    done = runbook("run", book, "--keep", "--json", state=state)
+    assert done.code == 0, done.err
+    on_host = RunFolder(str(state / "runbook-host"), done.json["run"])
+    pid = json.loads(Path(on_host.launch_file("server")).read_text())["pid"]
+    yield state, done.json["run"], on_host, pid
+    keeper = keeper_link.living(on_host)
+    for left in [keeper["pid"], *procs.descendants(keeper["pid"])] if keeper else []:
+        os.kill(left, signal.SIGKILL)
+
+
+def test_restore_with_stop_says_what_it_ended_and_gives_the_lease_back(kept):
+    state, run, on_host, pid = kept
+    assert os.path.exists(lease.path_of(on_host))
+    done = runbook("restore", "last", "--stop", state=state)
+    assert done.out.splitlines() == [f"local: ended `server` of run {run} (pid {pid})", f"local: the lease of run {run} was given back"]
+    assert done.code == 0 and is_gone(pid) and not os.path.exists(lease.path_of(on_host))
+    again = runbook("restore", "last", "--stop", state=state)
+    assert again.out == f"nothing of run {run} is patched or runs on local\n"
+    assert runbook("cancel", run, state=state).code == 0 and not on_host.exists()
+    assert runbook("restore", "last", state=state).out == f"nothing of run {run} is patched: its journal owes nothing\n"
+
+
+def test_cancel_of_a_kept_run_says_what_it_ended(kept):
+    state, run, on_host, pid = kept
+    done = runbook("cancel", run, "--json", state=state)
+    told = [finding["text"] for finding in done.json["findings"] if finding["code"] == "kept_ended"]
+    assert told == [f"local: server of `server` (pid {pid}): stopped"] and told[0] in done.err
+    assert done.code == 0 and is_gone(pid) and not on_host.exists()
 
 
 def test_a_dead_keeper_is_replaced_while_the_controller_lives(patched):

@@ -130,6 +130,37 @@ def test_several_targets_run_and_the_worst_verdict_counts(tmp_path):
     assert "h2 does not answer" in ended.reason and "look at the network" in ended.reason
 
 
+TWICE = "runbook: 1\nhosts: {a: h1}\nsteps:\n- {id: s, say: passed}\nalways:\n- {id: t, say: passed}\n"
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_host_that_was_never_reached_ends_the_run_at_the_step_and_has_nothing_to_clean_up(tmp_path, check):
+    ended, _, _ = play(TWICE, tmp_path, unreachable=("h1",), check=check)
+    assert (ended.verdict, ended.exit_code, ended.failed_step, ended.cleanup) == ("unreachable", 6, "s", "none")
+    assert ended.reason.startswith("step `s` (say): ") and "h1 does not answer" in ended.reason
+
+
+def test_always_on_a_host_that_is_not_reached_counts_where_the_steps_passed(tmp_path):
+    text = "runbook: 1\nhosts: {a: h1, b: h2}\nsteps:\n- {id: s, say: passed, host: b}\nalways:\n- {id: t, say: passed, host: a}\n"
+    ended, _, _ = play(text, tmp_path, unreachable=("h1",))
+    assert (ended.verdict, ended.cleanup) == ("unreachable", "failed")
+
+
+def test_a_failing_step_of_always_counts_beside_a_host_that_was_never_reached(tmp_path):
+    text = "runbook: 1\nhosts: {a: h1, b: h2}\nsteps:\n- {id: s, say: passed, host: a}\nalways:\n- {id: t, say: %s, host: all}\n"
+    for word, cleanup in (("failed", "failed"), ("passed", "passed")):
+        ended, _, _ = play(text % word, tmp_path / word, unreachable=("h1",))
+        assert (ended.failed_step, ended.cleanup) == ("s", cleanup)
+
+
+def test_check_mode_looks_at_all_steps_and_ends_as_the_first_bad_look(tmp_path):
+    text = HEAD + "steps:\n- {id: u, say: undecided}\n- {id: a, say: failed}\n- {id: b, say: passed}\nalways:\n- {id: c, say: undecided}\n"
+    ended, _, said = play(text, tmp_path, check=True)
+    assert ids(said) == ["u", "a", "b", "c"] and (ended.verdict, ended.failed_step, ended.cleanup) == ("failed", "a", "passed")
+    ended, _, _ = play(text.replace("failed", "passed"), tmp_path / "2", check=True)
+    assert (ended.verdict, ended.cleanup) == ("passed", "passed")
+
+
 def test_a_field_of_a_step_on_several_targets_needs_a_name(tmp_path):
     text = "runbook: 1\nhosts: {a: [h1, h2]}\nsteps:\n- {id: s, say: {value: 1}, host: a}\n- assert: steps.s.hosts['h2'].value == 1\n"
     ended, _, _ = play(text, tmp_path)

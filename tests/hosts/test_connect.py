@@ -225,6 +225,15 @@ def test_a_misspelt_name_suggests_the_right_one(sshd: Sshd, dial: Dial, tmp_path
     assert failed.value.hint == "did you mean `big-box`?"
 
 
+def test_a_name_of_hosts_yaml_whose_address_does_not_resolve_is_said_to_be_there(sshd: Sshd, dial: Dial, tmp_path: Path) -> None:
+    (tmp_path / "hosts.yaml").write_text("hosts:\n  my-box: {host: gpu7.invalid, user: me}\n")
+    with pytest.raises(
+        ResolveFailed, match=r"`my-box` of hosts\.yaml leads to `me@gpu7\.invalid`, and the name `gpu7\.invalid` cannot"
+    ) as failed:
+        dial(sshd, "my-box")
+    assert failed.value.hint == "correct `host:` of `my-box` in hosts.yaml, or name `gpu7.invalid` in ssh_config"
+
+
 def test_a_name_of_hosts_yaml_leads_to_its_alias(sshd: Sshd, dial: Dial, tmp_path: Path) -> None:
     (tmp_path / "hosts.yaml").write_text("hosts:\n  big-box: {host: box, via: env WHERE=inside, gpus: [2]}\n")
     host = dial(sshd, "big-box")

@@ -40,7 +40,16 @@ def hosts(own_state):
 
 
 @pytest.mark.parametrize(
-    "ours, theirs, both", [(None, None, True), ([0], None, True), (None, [3], True), ([0, 1], [1, 2], True), ([0, 1], [2], False)]
+    "ours, theirs, both",
+    [
+        (None, None, True),
+        ([0], None, True),
+        (None, [3], True),
+        ([0, 1], [1, 2], True),
+        ([0, 1], [2], False),
+        ([], None, False),
+        ([], [0], False),
+    ],
 )
 def test_all_gpus_is_what_nobody_named(ours, theirs, both):
     assert lease.overlap(ours, theirs) is both is lease.overlap(theirs, ours)
@@ -58,6 +67,18 @@ def test_two_runs_on_different_gpus_go_side_by_side_and_on_the_same_one_is_told_
         take(other, "r3", None)
     assert take(one, "r1", [0, 1]) == (), "its own is no other's"
     assert [row.run for row in one.leases()] == ["r1", "r2"]
+
+
+def test_a_run_that_needs_no_gpu_is_not_in_the_way_of_one_that_has_all(hosts):
+    one, other = hosts(), hosts()
+    assert take(one, "r1") == () == take(other, "r2", [])
+
+
+def test_a_lease_can_be_given_back_before_its_connection_ends(hosts):
+    one, other = hosts(), hosts()
+    take(one, "r1")
+    assert one.give_lease_back("r1") and not one.give_lease_back("r1") and one.leases() == ()
+    assert take(other, "r2") == ()
 
 
 def test_the_end_of_the_connection_gives_it_back_and_leaves_no_file(hosts, own_state):

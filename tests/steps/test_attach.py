@@ -80,7 +80,7 @@ def test_a_server_on_a_port_gets_the_results_of_a_launch_and_later_steps_use_it(
     assert (fields["pid"], fields["log"], fields["port"]) == (pid, str(up.log), up.port)
     assert fields["argv"][1] == str(SMALL_SERVER) and fields["interpreter"] and fields["up_for"] > 0
     assert up.ctx.at("up").do(WaitHealthy(server="server")).verdict == "passed"
-    assert up.ctx.at("chat").do(Request(server="server", get="/echo?x=1")).fields["status"] == 200
+    assert up.ctx.at("chat").do(Request(server="server", get="/echo?x=1")).fields["http_status"] == 200
     assert up.ctx.at("seen").do(Grep(log="server", pattern="Load weight end")).fields["count"] == 1
     assert not up.ctx.owed, "nothing of it is ours to undo"
 

@@ -33,7 +33,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 @pytest.mark.slow
 def test_an_answer_is_given_as_data(up: Serving) -> None:
     result = up.do("chat", Request(server="server", get="/echo", params={"n": 3, "deep": True}, headers={"X-Tag": "a b"}))
-    assert (result.verdict, result.fields["status"]) == ("passed", 200)
+    assert (result.verdict, result.fields["http_status"]) == ("passed", 200)
     assert result.fields["json"]["path"] == "/echo?n=3&deep=true"
     assert {name.lower(): value for name, value in result.fields["json"]["headers"].items()}["x-tag"] == "a b"
     assert result.fields["headers"]["content-type"] == "application/json"
