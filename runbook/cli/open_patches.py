@@ -23,6 +23,12 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     only_list: bool = False
     stop: bool = False
     force: bool = False
+    forget: tuple[str, ...] = ()
+    """Files (or ids of patches) to give up where they cannot be given back; then only they are meant."""
+
+    def means(self, patch: OpenPatch) -> bool:
+        """Whether this patch is meant."""
+        return not self.forget or patch.path in self.forget or patch.id in self.forget
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +145,7 @@ def look_at(place: Place, wish: Wish) -> list[Row] | str:
         return f"{problem.summary}; {problem.hint}" if problem.hint else problem.summary
     try:
         now = clock.now() + host.facts.clock_offset_s
-        found = place.open_patches(host)
+        found = [patch for patch in place.open_patches(host) if wish.means(patch)]
         if wish.only_list:
             return [_row(host, patch, now, patch.state, patch.sha256_now, [_timer(patch, now)]) for patch in found]
         runs = dict.fromkeys(patch.run for patch in found)
@@ -157,7 +163,7 @@ def _undo(host: Host, place: Place, wish: Wish, run: str, patches: list[OpenPatc
     if why and not wish.force:
         return [_row(host, patch, now, "refused", patch.sha256_now, [why]) for patch in patches]
     notes = stop(host, run) if wish.stop else []
-    reports = {report.id: report for report in host.restore(run, [patch.id for patch in patches])}
+    reports = {report.id: report for report in host.restore(run, [patch.id for patch in patches], forget=bool(wish.forget))}
     if not wish.stop:
         notes += [f"pid {pid} still runs with what it has loaded" for pid in _servers(host, run)]
     return [_undone(host, patch, now, reports[patch.id], notes) for patch in reversed(patches)]

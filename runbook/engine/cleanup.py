@@ -177,7 +177,7 @@ def _restore_patch(runtime: Runtime, host: Host, debt: Owed) -> list[str]:
         elif report.note and report.state != "already":
             runtime.find("patch_undone", f"{debt.host}: {report.path}: {report.note}", debt.step)
     if not left:
-        runtime.emit(Settled(id=debt.id, how="gone" if all(report.state == "gone" for report in reports) else "restored"))
+        runtime.emit(Settled(id=debt.id, how="restored"))
     return left
 
 

@@ -334,9 +334,9 @@ class OpenPatch(UndoRecord, frozen=True, kw_only=True):
 
 
 class RestoreReport(msgspec.Struct, frozen=True, kw_only=True):
-    """`state`: restored, already (the original bytes were there), gone (with its folder), conflict (someone else's edit), missing.
+    """`state`: restored, already (the original bytes were there), gone (given up by name), conflict (someone else's edit), missing.
 
-    missing: it is not there, and nor is the disk that it was patched on.
+    missing: it is not there, and nor is its folder or the disk that it was patched on.
     """
 
     id: str
