@@ -159,10 +159,12 @@ def look_at(place: Place, wish: Wish) -> list[Row] | str:
 
 
 def _undo(host: Host, place: Place, wish: Wish, run: str, patches: list[OpenPatch], now: float) -> list[Row]:
-    why = place.live if place.journal else _keeper(patches[0], now)
+    why = place.live if place.journal else _keeper(host, patches[0], now)
     if why and not wish.force:
         return [_row(host, patch, now, "refused", patch.sha256_now, [why]) for patch in patches]
     notes = stop(host, run) if wish.stop else []
+    if wish.stop and not place.journal:
+        notes.append(f"its keeper and its lease stay: {_way_out(host, run)} ends them")
     reports = {report.id: report for report in host.restore(run, [patch.id for patch in patches], forget=bool(wish.forget))}
     if not wish.stop:
         notes += [f"pid {pid} still runs with what it has loaded" for pid in _servers(host, run)]
@@ -174,12 +176,21 @@ def _undone(host: Host, patch: OpenPatch, now: float, report: RestoreReport, not
     return _row(host, patch, now, report.state, report.sha256_now, told)
 
 
-def _keeper(patch: OpenPatch, now: float) -> str:
+def _keeper(host: Host, patch: OpenPatch, now: float) -> str:
     """Why a run without a journal here counts as going on; empty when nobody is left."""
     if not patch.keeper:
         return ""
     renewed = f"its keeper lives, last renewed {max(0.0, now - patch.renewed):.0f} s ago"
-    return f"{renewed}: `runbook cancel {patch.run}` where it was started, or --force"
+    return f"{renewed}: {_way_out(host, patch.run)}, or --force"
+
+
+def _way_out(host: Host, run: str) -> str:
+    """What ends a run for good: by its journal, where that is, else by this host."""
+    try:
+        store.find_run(run)
+    except click.UsageError:
+        return f"`runbook cancel {run}` where it was started, or `runbook cancel {run} --host {host.name}` here"
+    return f"`runbook cancel {run}`"
 
 
 def _timer(patch: OpenPatch, now: float) -> str:
@@ -193,19 +204,20 @@ def _servers(host: Host, run: str) -> list[int]:
     return [launch.pid for launch in host.keeper(run).launches if launch.ended is None]
 
 
-def stop(host: Host, run: str) -> list[str]:
-    """End what the run launched on this host; answers a note for each process that is left."""
+def stop(host: Host, run: str, kept: frozenset[str] = frozenset()) -> list[str]:
+    """End what the run launched on this host, but for the launches `kept`; answers a note for each process that is left."""
     from runbook.steps.kill import end, launch_processes, split, tell_keeper, widen
 
     table = host.processes(run)
-    launches = [launch for launch in host.keeper(run).launches if launch.ended is None]
+    launches = [launch for launch in host.keeper(run).launches if launch.ended is None and launch.id not in kept]
     seeds = [process for launch in launches for process in launch_processes(table, launch.pid, launch.start, launch.sid)]
-    targets, _ = split(widen(seeds, table, run), ())
+    marker = "" if kept else run  # what is kept carries it too
+    targets, _ = split(widen(seeds, table, marker), ())
     if not targets:
         return []
     for launch in launches:
         tell_keeper(host, run, launch.id, targets)
-    _, report = end(host, targets, LADDER, run, run)
+    _, report = end(host, targets, LADDER, run, marker)
     return [f"pid {row['pid']} could not be ended: {row.get('why', 'alive')}" for row in report.left]
 
 

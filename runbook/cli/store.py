@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import socket
@@ -205,6 +206,15 @@ def save_answer(folder: Path, text: str) -> None:
     except OSError:
         with contextlib.suppress(OSError):
             draft.unlink()
+
+
+def answered(folder: Path) -> str:
+    """The verdict of a run that has ended by its answer: a `cancel` by its hosts cannot write its journal. Empty: it has not."""
+    try:
+        answer = json.loads((folder / ANSWER).read_bytes())
+    except (OSError, ValueError):
+        return ""
+    return str(answer.get("verdict") or "") if isinstance(answer, dict) and answer.get("state") == "ended" else ""
 
 
 def read_run(folder: Path) -> list[AnyEvent]:
