@@ -211,13 +211,12 @@ def stop(host: Host, run: str, kept: frozenset[str] = frozenset()) -> list[str]:
     table = host.processes(run)
     launches = [launch for launch in host.keeper(run).launches if launch.ended is None and launch.id not in kept]
     seeds = [process for launch in launches for process in launch_processes(table, launch.pid, launch.start, launch.sid)]
-    marker = "" if kept else run  # what is kept carries it too
-    targets, _ = split(widen(seeds, table, marker), ())
+    targets, _ = split(widen(seeds, table, run, kept), ())
     if not targets:
         return []
     for launch in launches:
         tell_keeper(host, run, launch.id, targets)
-    _, report = end(host, targets, LADDER, run, marker)
+    _, report = end(host, targets, LADDER, run, run, kept)
     return [f"pid {row['pid']} could not be ended: {row.get('why', 'alive')}" for row in report.left]
 
 

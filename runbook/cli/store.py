@@ -209,12 +209,16 @@ def save_answer(folder: Path, text: str) -> None:
 
 
 def answered(folder: Path) -> str:
-    """The verdict of a run that has ended by its answer: a `cancel` by its hosts cannot write its journal. Empty: it has not."""
+    """The verdict of a run that a `cancel` ended by its hosts, which cannot write its journal: only its answer tells. Empty: none did.
+
+    Such an answer names no playbook.
+    """
     try:
         answer = json.loads((folder / ANSWER).read_bytes())
     except (OSError, ValueError):
         return ""
-    return str(answer.get("verdict") or "") if isinstance(answer, dict) and answer.get("state") == "ended" else ""
+    by_hosts = isinstance(answer, dict) and answer.get("state") == "ended" and answer.get("playbook") is None
+    return str(answer.get("verdict") or "") if by_hosts else ""
 
 
 def read_run(folder: Path) -> list[AnyEvent]:

@@ -71,6 +71,8 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     run: str | None = None
     """Run id of the marker in its environment, or that its keeper has on record."""
+    launch: str | None = None
+    """Of which launch of that run it is, by its environment."""
     gpus: tuple[int, ...] = ()
     """GPU device files that it holds open."""
     protected: str | None = None
