@@ -9,6 +9,7 @@ from typing import Any
 import click
 import msgspec
 
+from runbook.cli.host_record import check_names
 from runbook.cli.open_patches import Place, Row, Wish, look_at, place_of, places_of
 from runbook.model.units import format_duration
 from runbook.model.verdict import EXIT_CODES
@@ -46,6 +47,8 @@ def command(run: str | None, host: str | None, only_list: bool, stop: bool, forc
         raise click.UsageError("--stop ends the servers of one run: name it")
     if forget and (run is None or only_list):
         raise click.UsageError("--forget gives up a file of one run: name the run, and leave out --list")
+    if host is not None:
+        check_names((host,))
     wish = Wish(only_list=only_list, stop=stop, force=force, forget=forget)
     places = [place_of(host, run)] if host is not None else places_of(run or "")
     answers = [look_at(place, wish) for place in places]

@@ -77,6 +77,8 @@ def test_what_a_run_took_over_is_ended_with_it_though_its_host_has_it_under_the_
     assert kept.nothing_stays(servers)
     [row] = [row for row in json.loads(kept.command("runs", "--json").out) if row["run"] == second]
     assert (row["state"], row["stale"], row["verdict"]) == ("ended", None, "interrupted")
+    shown = kept.command("show", second)
+    assert "it has ended" in shown.out and "goes on" not in shown.out, shown.out
     again = kept.command("cancel", second)
     assert again.code == 0 and "local: nothing is known there of it" in again.err, again.err
 
@@ -116,7 +118,7 @@ def test_a_run_whose_folder_is_gone_is_ended_on_the_host_that_is_named(kept):
     mistyped = kept.command("cancel", run[:-1], "--host", "local")
     assert mistyped.code == 2 and "the whole id" in mistyped.err, mistyped.err
     for odd in ("", "bad host;x"):
-        assert kept.command("cancel", run, "--host", odd).code == 2
+        assert kept.command("cancel", run, "--host", odd).code == kept.command("restore", "--host", odd).code == 2
     assert not is_gone(servers[0])
     lost = kept.command("cancel", run, "--host", "local", "--host", "nobody@127.0.0.1:1")
     assert lost.code == 6 and f"next: runbook cancel {run} --host local --host nobody@127.0.0.1:1" in lost.err, lost.err
