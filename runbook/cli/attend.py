@@ -100,12 +100,17 @@ def tell_standing(story: Story, folder: Path, as_json: bool, *, lost: bool) -> i
 
 
 def tell_begun(story: Story, folder: Path, as_json: bool) -> int:
-    """Print the id of a run that was left alone, and how to come back to it."""
-    if as_json:
-        tell_standing(story, folder, as_json, lost=False)
-    else:
-        run = story.header.run if story.header else folder.name
-        click.echo(run)
+    """Print the id of a run that was left alone, and how to come back to it; on stderr where stdout takes nothing, since it goes on."""
+    run = story.header.run if story.header else folder.name
+    try:
+        if as_json:
+            tell_standing(story, folder, as_json, lost=False)
+        else:
+            click.echo(run)
+    except OSError:
+        click.echo(f"run {run} goes on\nnext: runbook wait {run} --for {AGAIN}", err=True)
+        raise
+    if not as_json:
         click.echo(f"next: runbook wait {run} --for {AGAIN}", err=True)
     return EXIT_CODES["passed"]
 

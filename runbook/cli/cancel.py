@@ -10,6 +10,7 @@ import click
 from runbook.cli import recorded, store
 from runbook.cli.params import DURATION
 from runbook.engine import lock
+from runbook.engine.journal import EVENTS
 from runbook.engine.lock import Held
 from runbook.model.clock import SystemClock
 from runbook.model.verdict import EXIT_CODES
@@ -19,26 +20,30 @@ from runbook.render.story import Story, tell
 @click.command()
 @click.argument("run")
 @click.option("--for", "for_s", type=DURATION, default="10m", show_default=True, help="Wait at most this long for a running one's cleanup.")
-@click.option("--host", "hosts", multiple=True, metavar="TARGET", help="Where it was, when nothing in its folder tells; may be repeated.")
+@click.option("--host", "hosts", multiple=True, metavar="TARGET", help="Where it was too, when its journal does not tell; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def command(run: str, for_s: float, hosts: tuple[str, ...], as_json: bool) -> int:
     """End RUN (an id, its beginning, `last`, or a folder): running, suspended, or without a controller; or what it kept (`run --keep`).
 
     Its `always` steps run, then launches are stopped and patches undone. A running one is asked to do so itself: exit 75 when its cleanup
-    takes longer than --for, 8 when its controller does not hear. Of one whose journal was emptied or damaged, its hosts tell what it left.
+    takes longer than --for, 8 when its controller does not hear. Of one whose journal was emptied, damaged or removed, its hosts tell what
+    it left; where nothing of it is on this machine, it takes the whole id and --host.
     """
-    from runbook.cli import live, perform
+    from runbook.cli import host_record, live, perform
     from runbook.cli.ask import ask_to_cancel
     from runbook.cli.finish import finish
     from runbook.engine.journal import JournalError, load_events, repair_torn_line
     from runbook.engine.resume import cancel
     from runbook.engine.state import fold
 
-    folder = recorded.last_open() if run == "last" else store.find_run(run)
+    if hosts:
+        host_record.check_names(hosts)
+    folder = recorded.last_open() if run == "last" else _find(run, hosts)
     try:
         events = load_events(folder)
     except JournalError as problem:
-        return _untold(folder, str(problem), hosts, for_s, as_json)
+        why = str(problem) if folder.is_dir() else f"it is not in {store.runs_folder()}"
+        return _untold(folder, why, hosts, for_s, as_json)
     state = fold(events)
     header = state.header
     if header is None:
@@ -73,6 +78,15 @@ def command(run: str, for_s: float, hosts: tuple[str, ...], as_json: bool) -> in
         return EXIT_CODES["refused"]
     finish(folder, as_json, () if header.check or "--no-post" in header.argv else playbook.post, ended)
     return EXIT_CODES["passed"] if ended.cleanup != "failed" else ended.exit_code
+
+
+def _find(run: str, hosts: tuple[str, ...]) -> Path:
+    """The folder of a run; where it is gone, the place at which it was, when its hosts are named or something is left there."""
+    place = store.runs_folder() / run
+    begins = any(folder.name.startswith(run) for folder in store.run_folders())
+    if run and "/" not in run and not begins and not Path(run, EVENTS).is_file() and (hosts or place.is_dir()):
+        return place
+    return store.find_run(run)
 
 
 def _untold(folder: Path, why: str, hosts: tuple[str, ...], for_s: float, as_json: bool) -> int:

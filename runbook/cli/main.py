@@ -182,10 +182,15 @@ def guarded(act: Callable[[], Any], argv: list[str]) -> int:
             return EXIT_BUG
         if isinstance(bug, FileNotFoundError) and _is_nowhere():
             return _told(click.UsageError("the folder in which this was called has been deleted: go to one that is there"), argv)
-        from runbook.cli.bug import report
-
-        _say(report(bug, argv))
+        _say(_last_words(bug, argv))
         return EXIT_BUG
+
+
+def _last_words(bug: Exception, argv: list[str]) -> str:
+    from runbook.cli.bug import report
+    from runbook.engine.journal import JournalError
+
+    return f"runbook: {bug}" if isinstance(bug, JournalError) else report(bug, argv)
 
 
 def _say(text: str) -> None:

@@ -23,6 +23,12 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     only_list: bool = False
     stop: bool = False
     force: bool = False
+    forget: tuple[str, ...] = ()
+    """Files (or ids of patches) to give up where they cannot be given back; then only they are meant."""
+
+    def means(self, patch: OpenPatch) -> bool:
+        """Whether this patch is meant."""
+        return not self.forget or patch.path in self.forget or patch.id in self.forget
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,7 +160,7 @@ def look_at(place: Place, wish: Wish) -> Look | str:
         return f"{problem.summary}; {problem.hint}" if problem.hint else problem.summary
     try:
         now = clock.now() + host.facts.clock_offset_s
-        found = place.open_patches(host)
+        found = [patch for patch in place.open_patches(host) if wish.means(patch)]
         if wish.only_list:
             return Look(rows=[_row(host, patch, now, patch.state, patch.sha256_now, [_timer(patch, now)]) for patch in found])
         return _undo_all(host, place, wish, found, now)
@@ -172,20 +178,21 @@ def _undo_all(host: Host, place: Place, wish: Wish, found: list[OpenPatch], now:
     given: list[str] = []
     for run in runs or ([place.run] if place.run and wish.stop else []):
         patches = [patch for patch in found if patch.run == run]
-        why = place.live if place.journal else _keeper(patches[0], now) if patches else ""
+        why = place.live if place.journal else _keeper(host, patches[0], now) if patches else ""
         if why and not wish.force:
             rows += [_row(host, patch, now, "refused", patch.sha256_now, [why]) for patch in patches]
             continue
         stopped = stop(host, run) if wish.stop else Stopped()
         ended, left = ended + stopped.ended, left + stopped.left
-        rows += _undo(host, wish, run, patches, stopped.left, now) if patches else []
+        stays = [f"its keeper stays: {_way_out(host, run)} ends it"] if wish.stop and not place.journal else []
+        rows += _undo(host, wish, run, patches, [*stopped.left, *stays], now) if patches else []
         if wish.stop and not why and not host.open_patches(run) and not _servers(host, run) and host.give_lease_back(run):
             given.append(run)
     return Look(rows=rows, stopped=Stopped(ended=ended, left=left), given_back=given)
 
 
 def _undo(host: Host, wish: Wish, run: str, patches: list[OpenPatch], notes: list[str], now: float) -> list[Row]:
-    reports = {report.id: report for report in host.restore(run, [patch.id for patch in patches])}
+    reports = {report.id: report for report in host.restore(run, [patch.id for patch in patches], forget=bool(wish.forget))}
     if not wish.stop:
         notes = [f"pid {pid} still runs with what it has loaded" for pid in _servers(host, run)]
     return [_undone(host, patch, now, reports[patch.id], notes) for patch in reversed(patches)]
@@ -196,12 +203,21 @@ def _undone(host: Host, patch: OpenPatch, now: float, report: RestoreReport, not
     return _row(host, patch, now, report.state, report.sha256_now, told)
 
 
-def _keeper(patch: OpenPatch, now: float) -> str:
+def _keeper(host: Host, patch: OpenPatch, now: float) -> str:
     """Why a run without a journal here counts as going on; empty when nobody is left."""
     if not patch.keeper:
         return ""
     renewed = f"its keeper lives, last renewed {max(0.0, now - patch.renewed):.0f} s ago"
-    return f"{renewed}: `runbook cancel {patch.run}` where it was started, or --force"
+    return f"{renewed}: {_way_out(host, patch.run)}, or --force"
+
+
+def _way_out(host: Host, run: str) -> str:
+    """What ends a run for good: by its journal, where that is, else by this host."""
+    try:
+        store.find_run(run)
+    except click.UsageError:
+        return f"`runbook cancel {run}` where it was started, or `runbook cancel {run} --host {host.name}` here"
+    return f"`runbook cancel {run}`"
 
 
 def _timer(patch: OpenPatch, now: float) -> str:
@@ -215,19 +231,19 @@ def _servers(host: Host, run: str) -> list[int]:
     return [launch.pid for launch in host.keeper(run).launches if launch.ended is None]
 
 
-def stop(host: Host, run: str) -> Stopped:
-    """End what the run launched on this host."""
+def stop(host: Host, run: str, kept: frozenset[str] = frozenset()) -> Stopped:
+    """End what the run launched on this host, but for the launches `kept`."""
     from runbook.steps.kill import end, launch_processes, split, tell_keeper, widen
 
     table = host.processes(run)
-    launches = [launch for launch in host.keeper(run).launches if launch.ended is None]
+    launches = [launch for launch in host.keeper(run).launches if launch.ended is None and launch.id not in kept]
     seeds = [process for launch in launches for process in launch_processes(table, launch.pid, launch.start, launch.sid)]
-    targets, _ = split(widen(seeds, table, run), ())
+    targets, _ = split(widen(seeds, table, run, kept), ())
     if not targets:
         return Stopped()
     for launch in launches:
         tell_keeper(host, run, launch.id, targets)
-    _, report = end(host, targets, LADDER, run, run)
+    _, report = end(host, targets, LADDER, run, run, kept)
     stay = {row["pid"] for row in report.left}
     return Stopped(
         ended=[f"`{launch.id}` of run {run} (pid {launch.pid})" for launch in launches if launch.pid not in stay],

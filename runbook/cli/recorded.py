@@ -86,6 +86,6 @@ def last_open() -> Path:
 
     for folder in store.run_folders():
         with contextlib.suppress(JournalError):
-            if not any(isinstance(event, RunEnded) for event in glance(folder)):
+            if not any(isinstance(event, RunEnded) for event in glance(folder)) and not store.answered(folder):
                 return folder
     return store.find_run("last")

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from runbook.cli import store
+from runbook.cli.host_record import check_names
 from runbook.cli.open_patches import Look, Place, Row, Wish, look_at, place_of, places_of
 from runbook.model.units import format_duration
 from runbook.model.verdict import EXIT_CODES
@@ -27,25 +28,37 @@ EXIT_REFUSED = EXIT_CODES["refused"]
 @click.option("--list", "only_list", is_flag=True, help="Show what is still patched; change nothing.")
 @click.option("--stop", is_flag=True, help="End the servers of RUN first.")
 @click.option("--force", is_flag=True, help="Also under a run that still goes on.")
+@click.option(
+    "--forget",
+    multiple=True,
+    metavar="FILE",
+    help="Give up a file of RUN that cannot be restored: leave it, and close its record.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def command(run: str | None, host: str | None, only_list: bool, stop: bool, force: bool, as_json: bool) -> int:
+def command(run: str | None, host: str | None, only_list: bool, stop: bool, force: bool, forget: tuple[str, ...], as_json: bool) -> int:
     """Undo the patches of RUN (an id, its beginning, `last`, or a folder), or all open ones on a host.
 
     Works at once and without waiting for `undo_after`, also when the run's controller and keeper are gone. Servers are left alone: what
     they have loaded they keep until they end; with --stop they are ended, named, and the run's lease is given back where nothing of it is
-    left. A file that somebody edited since is left alone and named. Exit 1: such a conflict, or a server that does not end; 6: a host was
-    not reached; 8: a run still goes on.
+    left. A file that somebody edited since is left alone and named, and so is one whose folder is away: moved back, it is restored by the
+    next try. Exit 1: such a conflict, or a server that does not end; 6: a host was not reached; 8: a run still goes on.
     """
     if run is None and host is None:
         raise click.UsageError("name a run (`runbook runs` lists them), or a host: `runbook restore --host TARGET --list`")
     if stop and run is None:
         raise click.UsageError("--stop ends the servers of one run: name it")
-    wish = Wish(only_list=only_list, stop=stop, force=force)
+    if forget and (run is None or only_list):
+        raise click.UsageError("--forget gives up a file of one run: name the run, and leave out --list")
+    if host is not None:
+        check_names((host,))
+    wish = Wish(only_list=only_list, stop=stop, force=force, forget=forget)
     places = [place_of(host, run)] if host is not None else places_of(run or "")
     answers = [look_at(place, wish) for place in places]
     looks = [(place.target.target, answer) for place, answer in zip(places, answers, strict=True) if isinstance(answer, Look)]
     rows = [row for _, look in looks for row in look.rows]
     lost = [(place.target.target, answer) for place, answer in zip(places, answers, strict=True) if isinstance(answer, str)]
+    if forget and not rows and not lost:
+        raise click.UsageError(f"--forget: {run} has no open patch of {', '.join(forget)}: `runbook restore {run} --list` shows them")
     code = _code(rows, lost, any(look.stopped.left for _, look in looks))
     if as_json:
         answer = _object(rows, lost, code)

@@ -99,12 +99,13 @@ def row(folder: Path, now: float) -> dict[str, Any]:
         nothing = {"started": None, "state": "unreadable", "stale": None, "verdict": None, "seconds": None}
         return {"run": folder.name, **nothing, "name": str(problem), "playbook": ""}
     header, closing = story.header, story.closing
+    answered = "" if story.state == "ended" else store.answered(folder)
     return {
         "run": one_line(header.run, 100) if header else folder.name,
         "started": header.t if header else None,
-        "state": story.state,
-        "stale": store.stale(story, now, folder),
-        "verdict": closing.verdict if closing else None,
+        "state": "ended" if answered else story.state,
+        "stale": None if answered else store.stale(story, now, folder),
+        "verdict": answered or (closing.verdict if closing else None),
         "seconds": story.last_t - header.t if header else None,
         "name": header.name if header else "",
         "playbook": header.playbook if header else "",

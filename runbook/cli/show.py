@@ -62,7 +62,9 @@ def command(run: str, as_json: bool, as_markdown: bool, explained: bool, followi
     else:
         _replay(events)
         story = tell(events)
-        if stale := store.stale(story, SystemClock().now(), folder):
+        if story.state != "ended" and store.answered(folder):
+            click.echo("\nit has ended: `runbook cancel` cleaned its hosts up by what they had on record, and could not write it here")
+        elif stale := store.stale(story, SystemClock().now(), folder):
             click.echo(_behind(story, stale, folder))
         elif story.header is not None and story.state == "running":
             click.echo(f"\nit goes on: `runbook wait {story.header.run}` waits for its answer, `runbook cancel {story.header.run}` ends it")
@@ -113,6 +115,8 @@ def _object(events: list[AnyEvent], folder: Path) -> dict[str, object]:
     story = tell(events)
     answer = summary(events, str(folder), store.transcripts(folder))
     more = running(story) if story.state == "running" else {}
+    if story.state != "ended" and store.answered(folder):
+        return {**answer, "state": "ended", "verdict": store.answered(folder), "stale": None}
     return {**answer, **more, "stale": store.stale(story, SystemClock().now(), folder)}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import socket
@@ -205,6 +206,19 @@ def save_answer(folder: Path, text: str) -> None:
     except OSError:
         with contextlib.suppress(OSError):
             draft.unlink()
+
+
+def answered(folder: Path) -> str:
+    """The verdict of a run that a `cancel` ended by its hosts, which cannot write its journal: only its answer tells. Empty: none did.
+
+    Such an answer names no playbook.
+    """
+    try:
+        answer = json.loads((folder / ANSWER).read_bytes())
+    except (OSError, ValueError):
+        return ""
+    by_hosts = isinstance(answer, dict) and answer.get("state") == "ended" and answer.get("playbook") is None
+    return str(answer.get("verdict") or "") if by_hosts else ""
 
 
 def read_run(folder: Path) -> list[AnyEvent]:

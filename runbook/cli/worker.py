@@ -127,6 +127,8 @@ def _refuse(failed: NotBegun) -> int:
         raise click.UsageError(failed.said.rpartition("Error: ")[2])
     if failed.code < 0:
         click.echo(f"the run's worker was ended by signal {-failed.code} before it began", err=True)
+    elif not failed.said:
+        click.echo("the run did not begin, and nothing was done on its hosts: its worker could not write why; is the disk full?", err=True)
     if failed.said:
         click.echo(failed.said, err=True)
     return failed.code if failed.code >= 0 else EXIT_BUG

@@ -18,7 +18,7 @@ from runbook.model.playbook import BlockNode, Node
 from runbook.model.units import format_size
 from runbook.model.verdict import worst
 from runbook.steps.base import Launched
-from runbook.steps.kill import end, launch_processes, split, tell_keeper, widen
+from runbook.steps.kill import end, launch_processes, others, split, tell_keeper, widen
 from runbook.steps.restore import UNDONE, not_undone
 
 LADDER = ("TERM 15s", "KILL 10s")
@@ -159,16 +159,24 @@ def _stop_launch(runtime: Runtime, host: Host, debt: Owed) -> list[str]:
         return []
     table = host.processes(run)
     seeds = launch_processes(table, state.pid, state.start, state.sid)
-    targets, _ = split(widen(seeds, table, run), ())
+    spare = others(host, run, _ending(runtime, debt))
+    targets, _ = split(widen(seeds, table, run, spare), ())
     if targets:
         tell_keeper(host, run, debt.step, targets)
         with runtime.action(debt.step, debt.host, "stop", {"pids": [target.pid for target in targets]}) as done:
-            _, report = end(host, targets, LADDER, run, run)
+            _, report = end(host, targets, LADDER, run, run, spare)
             done(gone=len(report.gone), left=list(report.left))
         if report.left:
             return [f"{debt.host}: pid {row['pid']} of `{debt.step}` ({row.get('why', 'alive')})" for row in report.left]
     runtime.emit(Settled(id=debt.id, how="stopped" if targets else "gone"))
     return []
+
+
+def _ending(runtime: Runtime, debt: Owed) -> set[str]:
+    """The launches that end with this one: others are kept, or are a run's from which this one was taken over."""
+    run = keeper_run(debt, runtime.options.run)
+    owed = [other for other in runtime.state.owed.values() if other.kind == "launch" and other.host == debt.host]
+    return {other.step for other in owed if other.detail.get("at_end") != "keep" and keeper_run(other, runtime.options.run) == run}
 
 
 def _stays(runtime: Runtime, debt: Owed) -> str:
@@ -191,7 +199,7 @@ def _restore_patch(runtime: Runtime, host: Host, debt: Owed) -> list[str]:
         elif report.note and report.state != "already":
             runtime.find("patch_undone", f"{debt.host}: {report.path}: {report.note}", debt.step)
     if not left:
-        runtime.emit(Settled(id=debt.id, how="gone" if all(report.state == "gone" for report in reports) else "restored"))
+        runtime.emit(Settled(id=debt.id, how="restored"))
     return left
 
 

@@ -314,6 +314,9 @@ def header(runtime: Runtime, controller: dict[str, Any]) -> RunStarted:
 
 
 def execute(runtime: Runtime, leave: Leave, controller: dict[str, Any]) -> RunEnded | RunSuspended:
-    """Run a playbook. Writes every event; answers the last one."""
-    runtime.emit(header(runtime, controller))
+    """Run a playbook. Writes every event; answers the last one. Raises JournalError when not even the first can be written."""
+    try:
+        runtime.emit(header(runtime, controller))
+    except JournalError as problem:
+        raise JournalError(f"the run did not begin, and nothing was done on its hosts: {problem}") from problem
     return Execution(runtime, leave).run()

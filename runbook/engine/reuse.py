@@ -16,7 +16,7 @@ from runbook.hosts.base import Host, RemoteError
 from runbook.model.event import Event, Owed, Registered, Settled
 from runbook.model.units import enc_hook
 from runbook.steps.base import Launched, Patched
-from runbook.steps.kill import end, launch_processes, split, tell_keeper, widen
+from runbook.steps.kill import end, launch_processes, others, split, tell_keeper, widen
 from runbook.steps.restore import UNDONE, not_undone
 
 LADDER = ("TERM 15s", "KILL 10s")
@@ -89,11 +89,12 @@ class Reuse:
         """End its server: this run starts one of its own. Raises HostError."""
         run = launch.run or self.run
         self._own_keeper(run)
-        table = self._host.processes(run)
-        targets, _ = split(widen(launch_processes(table, launch.state.pid, launch.state.start, launch.state.sid), table, run), ())
+        table, spare = self._host.processes(run), others(self._host, run, {launch.state.id})
+        seeds = launch_processes(table, launch.state.pid, launch.state.start, launch.state.sid)
+        targets, _ = split(widen(seeds, table, run, spare), ())
         if targets:
             tell_keeper(self._host, run, launch.step, targets)
-            end(self._host, targets, LADDER, run, run)
+            end(self._host, targets, LADDER, run, run, spare)
         self._settle("launch", "stopped")
 
     def restore(self, patch: Patched) -> None:

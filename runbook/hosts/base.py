@@ -315,9 +315,13 @@ class Host(Closely, Commands):
         reply = self.call("patch", run=run, id=id, path=path, expect_sha256=expect_sha256, undo_after_s=undo_after_s, blob=data)
         return msgspec.convert(reply.data, UndoRecord)
 
-    def restore(self, run: str, ids: Sequence[str] | None = None) -> tuple[RestoreReport, ...]:
-        """Give back the original bytes, mode, owner and times of these patches, or of all of the run, newest first."""
-        return self._typed(tuple[RestoreReport, ...], "restore", run=run, ids=list(ids) if ids is not None else None)
+    def restore(self, run: str, ids: Sequence[str] | None = None, *, forget: bool = False) -> tuple[RestoreReport, ...]:
+        """Give back the original bytes, mode, owner and times of these patches, or of all of the run, newest first.
+
+        `forget`: where that cannot be done, the file is left as it is and its record closed.
+        """
+        more = {"forget": True} if forget else {}
+        return self._typed(tuple[RestoreReport, ...], "restore", run=run, ids=list(ids) if ids is not None else None, **more)
 
     def open_patches(self, run: str | None = None) -> tuple[OpenPatch, ...]:
         """Patches that are not undone yet, of one run or of all runs of this account, oldest first."""

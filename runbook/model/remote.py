@@ -71,6 +71,8 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     run: str | None = None
     """Run id of the marker in its environment, or that its keeper has on record."""
+    launch: str | None = None
+    """Of which launch of that run it is, by its environment."""
     gpus: tuple[int, ...] = ()
     """GPU device files that it holds open."""
     protected: str | None = None
@@ -334,9 +336,9 @@ class OpenPatch(UndoRecord, frozen=True, kw_only=True):
 
 
 class RestoreReport(msgspec.Struct, frozen=True, kw_only=True):
-    """`state`: restored, already (the original bytes were there), gone (with its folder), conflict (someone else's edit), missing.
+    """`state`: restored, already (the original bytes were there), gone (given up by name), conflict (someone else's edit), missing.
 
-    missing: it is not there, and nor is the disk that it was patched on.
+    missing: it is not there, and nor is its folder or the disk that it was patched on.
     """
 
     id: str

@@ -84,6 +84,7 @@ def row(stat: procs.Stat, facts: Surroundings) -> Optional[Dict[str, Any]]:
         "age_s": procs.age_s(stat, facts.uptime),
         "cwd": procs.read_link("/proc/%d/cwd" % stat.pid),
         "run": marker,
+        "launch": marker and _careful(stat, lambda pid: procs.environ_value(pid, "RUNBOOK_LAUNCH")),
         "gpus": sorted(gpu_devices(stat.pid)) if facts.has_gpus else [],
         "protected": facts.rules.why(stat.pid, user, title, argv) or protection(stat, ids[1], marker, facts),
     }

@@ -5,8 +5,8 @@
 
 The record is whole before the file changes, and both replacements are one rename of a file that already has its mode, owner
 and times: a crash leaves the patched or the original bytes, and `restore` recognises either by its hash. A record is open until
-the original bytes are back, or nothing is there that could be patched. Patches of one file stack: each record keeps the bytes that
-it found, restored newest first.
+the original bytes are back, or somebody gives it up by name. Patches of one file stack: each record keeps the bytes that it found,
+restored newest first.
 """
 
 import contextlib
@@ -222,14 +222,18 @@ def _drop_kept(record: Dict[str, Any]) -> None:
             os.unlink(record["kept"])
 
 
-def restore(state_dir: str, run: str, ids: Optional[List[str]] = None) -> List[Dict[str, Any]]:
-    """Undo these patches of a run, or all, newest first; answers one report each. Each is tried, whatever became of the others."""
+def restore(state_dir: str, run: str, ids: Optional[List[str]] = None, forget: bool = False) -> List[Dict[str, Any]]:
+    """Undo these patches of a run, or all, newest first; answers one report each. Each is tried, whatever became of the others.
+
+    `forget`: a file that is missing or was edited since is given up: it stays as it is, and its record is closed.
+    """
     if not RunFolder(state_dir, run).exists():
         return [_report(id, "", "already", "", "no record of it on this host") for id in ids or []]
     with locked(undo_lock(state_dir)):
         found = records(state_dir, run)
         known = {record["id"] for record in found}
-        reports = [_restore_one(record, found) for record in reversed(found) if ids is None or record["id"] in ids]
+        undo = _give_up if forget else _restore_one
+        reports = [undo(record, found) for record in reversed(found) if ids is None or record["id"] in ids]
     return reports + [_report(id, "", "already", "", "no record of it on this host") for id in ids or [] if id not in known]
 
 
@@ -260,18 +264,27 @@ def _restore_one(record: Dict[str, Any], all_records: List[Dict[str, Any]]) -> D
     return _close(record, "restored", record["sha256_before"])
 
 
-def _bring_back(record: Dict[str, Any], all_records: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """Undo the patch of a file that is not there: deleted, deleted with its folder, or on a disk that is not mounted now.
+def _give_up(record: Dict[str, Any], all_records: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """Undo it if that can be done, else close its record as it is. One below another patch stays: that is to be given up first."""
+    report = _restore_one(record, all_records)
+    if report["state"] not in ("conflict", "missing") or undo_text.on_top(record, all_records):
+        return report
+    return _close(record, "gone", report["sha256_now"], "given up as asked: what lies there stays as it is")
 
-    A deleted file is made anew: nobody's bytes are lost by it. Without its folder (a package that was uninstalled) nothing is patched.
+
+def _bring_back(record: Dict[str, Any], all_records: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """Undo the patch of a file that is not there: deleted, gone with its folder, or on a disk that is not mounted now.
+
+    A deleted file is made anew: nobody's bytes are lost by it. A folder that was moved cannot be told from one that was removed, and
+    carries the patch along: its record stays.
     """
     id, path, sha = record["id"], record["path"], record["sha256_before"]
-    if undo_text.on_top(record, all_records):
-        return _report(id, path, "conflict", "", undo_text.conflict(record, "", all_records))
     if not target_file.is_removed(record):
         return _report(id, path, "missing", "", undo_text.unmounted(record))
     if not os.path.isdir(os.path.dirname(path)):
-        return _close(record, "gone", "", "its folder was removed, so nothing is patched any more")
+        return _report(id, path, "missing", "", undo_text.without_folder(record))
+    if undo_text.on_top(record, all_records):
+        return _report(id, path, "conflict", "", undo_text.conflict(record, "", all_records))
     target_file.make_anew(record, _original(record))
     return _close(record, "restored", sha, "it had been deleted: the original was put back")
 

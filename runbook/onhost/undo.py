@@ -20,8 +20,8 @@ def patch(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any], 
 
 
 def restore(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[List[Dict[str, Any]], bytes]:
-    """Undo patches of a run, newest first; `ids` null: all."""
-    return patches.restore(ctx.state_dir, args["run"], args.get("ids")), b""
+    """Undo patches of a run, newest first; `ids` null: all. `forget`: close the records of those that cannot be undone."""
+    return patches.restore(ctx.state_dir, args["run"], args.get("ids"), bool(args.get("forget"))), b""
 
 
 def undo_list(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[List[Dict[str, Any]], bytes]:

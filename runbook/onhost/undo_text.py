@@ -77,3 +77,12 @@ def unmounted(record: Dict[str, Any]) -> str:
         "it is not there, nor is the disk that it was patched on: once that is mounted again, `runbook restore %s` gives it back; "
         "the original is kept in %s" % (record["run"], record["folder"])
     )
+
+
+def without_folder(record: Dict[str, Any]) -> str:
+    """Why a file whose folder is not there is not taken for removed."""
+    return (
+        "its folder %s is not there, and one that was moved carries the patch along: once it is back, `runbook restore %s` gives the file "
+        "its bytes; if it was removed for good, `runbook restore %s --forget %s` closes the record; the original is kept in %s"
+        % (os.path.dirname(record["path"]), record["run"], record["run"], shlex.quote(record["path"]), record["folder"])
+    )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Union
 
 import msgspec
 from msgspec import Meta
 
-from runbook.hosts.base import Host, KillReport, Process, ProcessId
+from runbook.hosts.base import Host, KillReport, Process, ProcessId, RemoteError
 from runbook.model.fields import Pid, Port, ProfileName, Regex, StepRef
 from runbook.model.units import Rung
 from runbook.steps.base import Step, StepContext, StepResult
@@ -39,7 +39,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """End processes and prove that they are gone.
 
-    Looks first, widens to the tree, session and run of what it found, leaves alone what is protected (our own ancestry, pid 1,
+    Looks first, widens to the tree, session and launch of what it found, leaves alone what is protected (our own ancestry, pid 1,
     sshd, other users', other live runs'), then climbs the ladder. After the first look only (pid, start time) counts.
     """
 
@@ -110,6 +110,7 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         launched = ctx.launched(self.step) if self.step is not None else None
         run = launched.run if launched is not None and launched.taken and launched.run else ctx.run.id
         marker = run if self.step is not None else ""
+        spare = others(host, run, {launched.state.id}) if launched is not None and not launched.attached else frozenset()
         table = host.processes(run)
         if self.step is not None and ctx.launched(self.step) is None:
             return StepResult(verdict="passed", reason=f"`{self.step}` never started a process here", fields=_fields((), KillReport(), ()))
@@ -122,7 +123,7 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         else:
             spared = ctx.reuse.runs if self.step is None and ctx.reuse is not None else ()  # their launch steps decide on them
             seeds = [p for p in self._seeds(ctx, host, table) if p.run not in spared]
-            chosen = self._chosen(seeds, table, marker)
+            chosen = self._chosen(seeds, table, marker, spare)
         targets, protected = split(chosen, self.allow_users)
         refusal = self._refusal(seeds, protected)
         if refusal:
@@ -134,7 +135,7 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         tell_keeper(host, run, self.step, targets)
         ladder = self._ladder(ctx)
         with ctx.action("kill", targets=[_row(process) for process in targets], ladder=[str(rung) for rung in ladder]) as done:
-            targets, report = end(host, targets, ladder, run, marker)
+            targets, report = end(host, targets, ladder, run, marker, spare)
             done(gone=len(report.gone), left=list(report.left))
         if self.step is not None and not report.left:
             ctx.settle(f"launch:{self.step}:{host.name}", "stopped")
@@ -196,12 +197,12 @@ class Kill(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
             found = [p for p in found if p.pid in holders]
         return found
 
-    def _chosen(self, seeds: Sequence[Process], table: Sequence[Process], marker: str) -> list[Process]:
+    def _chosen(self, seeds: Sequence[Process], table: Sequence[Process], marker: str, spare: Collection[str]) -> list[Process]:
         """What was found, and what belongs to it. What belongs to a protected process is its own: a wrapper's other children."""
         if not self.tree:
             return list(seeds)
         free, spared = split(seeds, self.allow_users)
-        found = {process.id for process in (*widen(free, table, marker), *spared)}
+        found = {process.id for process in (*widen(free, table, marker, spare), *spared)}
         return [process for process in table if process.id in found]
 
     def _refusal(self, seeds: Sequence[Process], protected: Sequence[Process]) -> str:
@@ -247,17 +248,34 @@ def launch_processes(table: Sequence[Process], pid: int, start: int, sid: int) -
     return [p for p in table if (p.pid, p.start) == (pid, start) or (p.sid == sid and p.start >= start)]
 
 
-def widen(seeds: Sequence[Process], table: Sequence[Process], run: str) -> list[Process]:
-    """The seeds with their descendants, the sessions that they lead, and all that carries the marker of our run."""
+def others(host: Host, run: str, ending: Collection[str]) -> frozenset[str]:
+    """The launches of a run on this host that live and are not to end now: their processes carry its marker too."""
+    try:
+        return frozenset(launch.id for launch in host.keeper(run).launches if launch.ended is None and launch.id not in ending)
+    except RemoteError as problem:
+        if problem.code != "not_found":
+            raise
+        return frozenset()
+
+
+def widen(seeds: Sequence[Process], table: Sequence[Process], run: str, spare: Collection[str] = ()) -> list[Process]:
+    """The seeds with their descendants, the sessions that they lead, and all that carries the marker of our run.
+
+    `spare`: launches whose processes that marker does not count for.
+    """
     chosen = {p.id for p in seeds}
     leaders = {p.sid for p in seeds if p.sid == p.pid}
     grown = True
     while grown:
         pids = {p.pid for p in table if p.id in chosen}
-        more = {p.id for p in table if p.ppid in pids or p.sid in leaders or (run and p.run == run)} - chosen
+        more = {p.id for p in table if p.ppid in pids or p.sid in leaders or _marked(p, run, spare)} - chosen
         chosen |= more
         grown = bool(more)
     return [p for p in table if p.id in chosen]
+
+
+def _marked(process: Process, run: str, spare: Collection[str]) -> bool:
+    return bool(run) and process.run == run and process.launch not in spare
 
 
 def split(chosen: Sequence[Process], allow_users: Sequence[str]) -> tuple[list[Process], list[Process]]:
@@ -267,7 +285,9 @@ def split(chosen: Sequence[Process], allow_users: Sequence[str]) -> tuple[list[P
     return [p for p in chosen if p.id not in ids], spared
 
 
-def end(host: Host, targets: Sequence[Process], ladder: Sequence[str], run: str, marker: str) -> tuple[list[Process], KillReport]:
+def end(
+    host: Host, targets: Sequence[Process], ladder: Sequence[str], run: str, marker: str, spare: Collection[str] = ()
+) -> tuple[list[Process], KillReport]:
     """Climb the ladder on the targets and on what they forked meanwhile; (all targets, one report of all passes)."""
     everything = list(targets)
     gone: list[ProcessId] = []
@@ -282,7 +302,7 @@ def end(host: Host, targets: Sequence[Process], ladder: Sequence[str], run: str,
         table = host.processes(run)
         known = {p.id for p in everything}
         leaders = {p.sid for p in everything if p.sid == p.pid}
-        todo = [p for p in table if p.id not in known and not p.protected and (p.sid in leaders or (marker and p.run == marker))]
+        todo = [p for p in table if p.id not in known and not p.protected and (p.sid in leaders or _marked(p, marker, spare))]
         everything += todo
     return everything, KillReport(gone=tuple(gone), left=tuple(left))
 

@@ -13,7 +13,7 @@ from runbook.steps.base import Patched, Step, StepContext, StepResult
 
 ALL = "all"
 UNDONE = ("restored", "already", "gone")
-"""States in which no patch is left. `gone`: the file's folder was removed meanwhile."""
+"""States in which no patch is owed any more. `gone`: somebody gave the file up (`runbook restore --forget`)."""
 
 
 def not_undone(report: RestoreReport) -> str:
@@ -26,7 +26,7 @@ class Restore(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Undo a patch, or all patches of this run on the host, newest first.
 
     A file that somebody else edited since is left alone and named; one that was deleted is put back. A patch that never happened has
-    nothing to restore, nor has one whose file went with its folder: passed.
+    nothing to restore: passed. One whose file is away with its folder is named: a folder that was moved carries the patch along.
     """
 
     TYPE: ClassVar[str] = "restore"
@@ -36,8 +36,7 @@ class Restore(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     RESULTS: ClassVar[dict[str, str]] = {
         "restored": "files that have their original bytes again",
         "already": "files that had them already",
-        "gone": "files that went with their folder: nothing is patched any more",
-        "conflicts": "files that somebody else edited since: left alone, with their hashes",
+        "conflicts": "files that somebody else edited since, or that are away with their folder: left alone, with their hashes",
     }
     EXAMPLE: ClassVar[str] = "restore: taps"
 
@@ -89,7 +88,6 @@ def _fields(reports: Sequence[RestoreReport], patches: Sequence[Patched] = ()) -
     return {
         "restored": [report.path for report in reports if report.state == "restored"],
         "already": [report.path for report in reports if report.state == "already"],
-        "gone": [report.path for report in reports if report.state == "gone"],
         "conflicts": [conflict(report) for report in reports if report.state not in UNDONE],
     }
 
@@ -101,5 +99,5 @@ def _reason(reports: Sequence[RestoreReport], left: list[str]) -> str:
 
 
 def _told(report: RestoreReport) -> str:
-    what = {"restored": "restored", "already": "had its original bytes already", "gone": "is gone"}[report.state]
+    what = {"restored": "restored", "already": "had its original bytes already", "gone": "was given up"}[report.state]
     return what + (f" ({report.note})" if report.note and report.state != "already" else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -93,3 +94,33 @@ def test_a_full_device_for_both_streams_is_no_verdict_and_the_host_is_clean(box)
     assert done.returncode == 70 and not (box.state / "runbook-host").exists()
     shown = runbook("show", "last", "--json", state=box.state)
     assert json.loads(shown.out)["verdict"] == "passed"
+
+
+def _poor(box, *args: str, limit: int | None = None, out: str = "") -> subprocess.CompletedProcess[str]:
+    """`runbook …` where files may not grow beyond `limit`, or what it prints goes to the file `out`."""
+    (box.folder / "book.yaml").write_text(BOOK.format(luck="echo hi"))
+    argv = [sys.executable, "-B", "-m", "runbook.cli.main", *args]
+    env = {**os.environ, "XDG_STATE_HOME": str(box.state), "PYTHONPATH": str(ROOT)}
+    with open(out or os.devnull, "w") as stdout:
+        more = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))} if limit else {}
+        return subprocess.run(
+            argv, cwd=box.folder, env=env, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=120, check=False, **more
+        )
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("how", [[], ["--detach"]])
+def test_a_disk_that_is_full_at_the_first_event_is_told_as_what_it_is(box, how):
+    done = _poor(box, "run", "book.yaml", *how, limit=700)
+    assert done.returncode == 70 and "the run did not begin, and nothing was done on its hosts" in done.stderr, done.stderr
+    assert "File too large" in done.stderr and "free some space" in done.stderr and "bug" not in done.stderr, done.stderr
+    assert not (box.state / "runbook-host").exists()
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("how", [[], ["--json"]])
+def test_a_detached_run_whose_id_could_not_be_printed_is_told_on_stderr(box, how):
+    done = _poor(box, "run", "book.yaml", "--detach", *how, out="/dev/full")
+    [run] = [folder.name for folder in (box.state / "runbook" / "runs").iterdir()]
+    assert done.returncode == 70 and f"run {run} goes on" in done.stderr and f"runbook wait {run}" in done.stderr, done.stderr
+    assert runbook("wait", run, "--for", "60s", state=box.state).code == 0

@@ -115,6 +115,17 @@ def test_a_run_whose_journal_was_emptied_under_its_controller_is_cancelled_by_th
     assert held.nothing_stays()
 
 
+@pytest.mark.e2e
+def test_a_run_without_a_folder_here_that_was_renewed_just_now_is_left_to_its_controller(held):
+    (held.state / "runbook" / "runs" / held.run).unlink()
+    refused = held.command("cancel", held.run, "--host", "local")
+    assert refused.code == 8 and "a controller elsewhere may go on with it" in refused.err, refused.err
+    assert not is_gone(held.script) and held.file.read_text() != "VALUE = 1\n"
+    assert held.command("cancel", str(held.folder / "out")).code == 0
+    held.child.communicate(timeout=60)
+    assert held.nothing_stays()
+
+
 def test_a_run_that_never_began_is_told_alike_by_all_commands(own_state, capsys):
     folder = own_state / "runbook" / "runs" / "20260101-101010-abcd"
     folder.mkdir(parents=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -33,3 +34,19 @@ def test_a_kept_server_is_told_of_and_the_run_has_passed(tmp_path):
         assert not is_gone(state["pid"]) and os.path.exists(state["log"])
     finally:
         os.kill(state["pid"], signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kept_first", [True, False])
+def test_a_kept_server_outlives_the_end_of_one_beside_it_that_is_not_kept(tmp_path, kept_first):
+    other = "- id: other\n  launch: {command: [sleep, '600'], settle: 100ms}\n"
+    head, server = BOOK.split("- id", 1)
+    steps = [f"- id{server}", other]
+    ended, events = run_here(head + "".join(steps if kept_first else reversed(steps)), tmp_path)
+    pids = {event.step: event.data["state"]["pid"] for event in events if isinstance(event, Registered)}
+    try:
+        assert (ended.verdict, ended.cleanup) == ("passed", "passed"), ended.reason
+        assert is_gone(pids["other"]) and not is_gone(pids["server"])
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pids["server"], signal.SIGKILL)

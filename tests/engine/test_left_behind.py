@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from runbook.cli.main import exit_code
 from runbook.hosts.local import connect_local
 from runbook.model.event import Settled
 from tests.engine.real import run_here
@@ -49,10 +50,19 @@ def test_a_deleted_file_is_back_at_the_end_and_the_run_says_so(played):
 
 
 @pytest.mark.slow
-def test_of_a_removed_folder_nothing_is_left_and_the_run_says_so(played):
-    ended, found, settled, on_host = played(f"rm -r {played.file.parent}")
-    assert (ended.verdict, ended.left_behind, settled, on_host) == ("passed", [], ["gone"], []), ended.reason
-    assert "patch_undone" in found and not played.file.exists()
+def test_a_file_whose_folder_was_moved_is_left_behind_and_restored_once_that_is_back_or_given_up(played, tmp_path):
+    away = tmp_path / "elsewhere"
+    ended, _, settled, on_host = played(f"mv {played.file.parent} {away}")
+    assert (ended.verdict, ended.cleanup, settled, len(on_host)) == ("failed", "failed", [], 1), ended.reason
+    run = Path(on_host[0]).parts[-4]
+    assert any(f"runbook restore {run} --forget {played.file}" in line for line in ended.left_behind), ended.left_behind
+    restore = ["restore", run, "--host", "local", "--force"]
+    assert exit_code(restore) == 1
+    assert exit_code([*restore, "--forget", str(away)]) == 2, "no such file is patched"
+    assert exit_code([*restore, "--forget", str(played.file)]) == 0
+    assert "VALUE = 2" in (away / played.file.name).read_text(), "it was given up"
+    with contextlib.closing(connect_local()) as host:
+        assert list(host.retire(run)) == []
 
 
 @pytest.mark.slow

@@ -233,12 +233,36 @@ def test_a_deleted_file_with_another_name_is_one_file_with_it_again(state, sourc
     assert sorted(os.listdir(source.parent)) == sorted([source.name, other.name])
 
 
-def test_where_the_whole_folder_was_removed_nothing_is_left_to_undo(state, source):
+@pytest.mark.parametrize("how", ["moved", "removed"])
+def test_the_patch_of_a_file_whose_folder_is_away_stays_on_record_until_it_is_back_or_given_up(state, source, how):
+    """A moved folder carries the patch along, and cannot be told from one that was removed."""
     patch(state, source, id="one")
     patch(state, source, id="two", before=AFTER, after=b"VALUE = 3\n")
-    shutil.rmtree(source.parent)
-    assert [item["state"] for item in patches.restore(state, "r1")] == ["gone", "gone"]
-    assert patches.open_records(state, "r1") == [] and not source.parent.exists()
+    away = source.parent.rename(source.parent.with_name("elsewhere"))
+    reports = patches.restore(state, "r1")
+    assert [item["state"] for item in reports] == ["missing", "missing"]
+    assert all(f"runbook restore r1 --forget {source}" in item["note"] for item in reports)
+    assert len(patches.open_records(state, "r1")) == 2 and not source.parent.exists()
+    if how == "moved":
+        away.rename(source.parent)
+        assert [item["state"] for item in patches.restore(state, "r1")] == ["restored", "restored"]
+        assert source.read_bytes() == BEFORE
+    else:
+        shutil.rmtree(away)
+        assert [item["state"] for item in patches.restore(state, "r1", ["two", "one"], forget=True)] == ["gone", "gone"]
+        assert not source.parent.exists()
+    assert patches.open_records(state, "r1") == []
+
+
+def test_giving_up_closes_the_record_of_an_edited_file_and_restores_what_can_be_restored(state, source):
+    patch(state, source)
+    source.write_bytes(b"VALUE = 9\n")
+    assert patches.restore(state, "r1")[0]["state"] == "conflict"
+    assert patches.restore(state, "r1", forget=True)[0]["state"] == "gone"
+    assert source.read_bytes() == b"VALUE = 9\n" and patches.open_records(state, "r1") == []
+    patch(state, source, id="again", before=b"VALUE = 9\n")
+    assert patches.restore(state, "r1", ["again"], forget=True)[0]["state"] == "restored"
+    assert source.read_bytes() == b"VALUE = 9\n"
 
 
 @pytest.mark.parametrize("folder_too", [False, True])

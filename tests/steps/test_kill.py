@@ -27,7 +27,7 @@ FAMILY = (
 LADDER = (Rung("TERM 2s"), Rung("KILL 2s"))
 
 
-def process(pid, *argv, ppid=1, sid=None, title=None, protected=None, start=100, run=None, user="me", comm=None):
+def process(pid, *argv, ppid=1, sid=None, title=None, protected=None, start=100, run=None, launch=None, user="me", comm=None):
     argv = argv or ("python", "x")
     comm = comm or argv[0].rsplit("/", 1)[-1][:15]
     return Process(
@@ -45,6 +45,7 @@ def process(pid, *argv, ppid=1, sid=None, title=None, protected=None, start=100,
         rss=1,
         age_s=1.0,
         run=run,
+        launch=launch,
         protected=protected,
     )
 
@@ -164,6 +165,11 @@ def test_widening_takes_what_carries_our_runs_marker():
     main, stray = process(20), process(50, ppid=1, run="r1")
     assert {p.pid for p in widen([main], [main, stray], "r1")} == {20, 50}
     assert {p.pid for p in widen([main], [main, stray], "")} == {20}
+
+
+def test_widening_leaves_the_processes_of_another_launch_of_the_run():
+    main, stray, other = process(20), process(50, ppid=1, run="r1", launch="a"), process(60, ppid=1, run="r1", launch="b")
+    assert {p.pid for p in widen([main], [main, stray, other], "r1", {"b"})} == {20, 50}
 
 
 def test_protected_processes_are_spared_and_other_users_only_end_when_allowed():
