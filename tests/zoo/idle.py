@@ -18,7 +18,7 @@ from tests.zoo.scenario import live
 from tests.zoo.servers import serve
 
 
-@live(serves=True, silent=True)
+@live(serves=True, silent=True, also=("wrong_check",))
 def idle_without_health(stage: Stage) -> None:
     """A server between requests that has no health path: it answers 404, and every thread stands."""
     serve(stage, lambda: (404, b"not found"))
@@ -27,7 +27,7 @@ def idle_without_health(stage: Stage) -> None:
     threading.Event().wait()
 
 
-@live(serves=True, silent=True, ranks=WORLD)
+@live(serves=True, silent=True, ranks=WORLD, also=("wrong_check",))
 def idle_ranks(stage: Stage) -> None:
     """Ranks between requests: the first waits for the front's next one, the others for the first, in a broadcast. No health path."""
     import torch

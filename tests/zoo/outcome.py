@@ -40,15 +40,15 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def word(self) -> str:
         """right, undecided, open (a recording that ended too early to tell), or what is wrong: false_hung is the worst."""
-        right = SCENARIOS[self.scenario].right
-        if self.verdict == right:
+        scenario = SCENARIOS[self.scenario]
+        if self.verdict in (scenario.right, *scenario.also):
             return "right"
         if self.rule == "goes_on":
             return "open"
         if self.verdict == "undecided":
-            return "right" if SCENARIOS[self.scenario].is_untold else "undecided"
+            return "right" if scenario.is_untold else "undecided"
         if self.verdict == "hung":
-            return "false_hung" if SCENARIOS[self.scenario].is_alive else "other"
+            return "false_hung" if scenario.is_alive else "other"
         return "missed" if self.truth == "hung" and self.verdict in ("slow", "passed") else "other"
 
 

@@ -31,6 +31,8 @@ class Scenario:
     serves: bool = False
     silent: bool = False
     """It lives without a sign of it, as an idle worker does: nothing better than `undecided` can be said."""
+    also: tuple[str, ...] = ()
+    """Verdicts that are as true, as `wrong_check` of a server without the path that is asked."""
     twin: str = ""
     """Of a hang: a live scenario that nobody can tell from it from outside, so that `undecided` is right for both."""
     body: str | None = None
