@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Container, Iterable
 
 MOST_NAMED = 16
 """Longer lists of allowed words help nobody."""
@@ -27,6 +27,13 @@ def closest(word: str, known: Iterable[str], cutoff: float = 0.6) -> list[str]:
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The closest of the known words, or None when nothing is close."""
     return next(iter(closest(word, known, cutoff)), None)
+
+
+def not_given(required: Iterable[str], given: Collection[object], known: Container[object]) -> list[str]:
+    """Required names that are not given, without those that a given name which is not known is a slip for: that is one mistake, not two."""
+    missing = [name for name in required if name not in given]
+    meant = {nearest(str(name), missing) for name in given if name not in known} if missing else set()
+    return [name for name in missing if name not in meant]
 
 
 def suggestion(word: str, known: Iterable[str], prefix: str = "") -> str | None:

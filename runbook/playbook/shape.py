@@ -15,7 +15,7 @@ import msgspec.inspect as mi
 
 from runbook.lang.tokens import is_whole
 from runbook.model.units import UnitError
-from runbook.playbook.near import nearest, suggestion
+from runbook.playbook.near import not_given, suggestion
 
 Path = tuple[Any, ...]
 type_of: Any = functools.lru_cache(maxsize=None)(mi.type_info)
@@ -226,13 +226,10 @@ class Shape:
                 self.misfits.append(Misfit((*path, key), "unknown-key", f"unknown key `{key}`{where}", hint, "key"))
             else:
                 self.visit(field.type, item, (*path, key), field.default)
-        missing = [name for name, field in fields.items() if field.required and name not in value]
-        misspelt = {nearest(str(key), missing) for key in value if key not in fields} if missing else set()
-        for name, field in fields.items():
-            if name in missing and name not in misspelt:
-                what = f"{name_of(path)} needs" if path else "missing"
-                hint = f"add `{name}:` with {words_for(field.type)}"
-                self.misfits.append(Misfit(path, "missing-key", f"{what} the key `{name}`", hint, "key"))
+        for name in not_given((name for name, field in fields.items() if field.required), value, fields):
+            what = f"{name_of(path)} needs" if path else "missing"
+            hint = f"add `{name}:` with {words_for(fields[name].type)}"
+            self.misfits.append(Misfit(path, "missing-key", f"{what} the key `{name}`", hint, "key"))
 
     def _scalar(self, type_: Any, value: Any, path: Path) -> None:
         if isinstance(type_, mi.CustomType):

@@ -15,7 +15,7 @@ from runbook.model.playbook import Input
 from runbook.playbook.drafts import StepDraft
 from runbook.playbook.inputs import STEP, misfit
 from runbook.playbook.names import Names
-from runbook.playbook.near import nearest, suggestion
+from runbook.playbook.near import not_given, suggestion
 from runbook.playbook.problems import Path, Problems
 from runbook.playbook.shape import Shape
 from runbook.playbook.top import EVERYWHERE
@@ -93,14 +93,11 @@ class Placing:
                 steps |= {name: found} if found else {}
             elif fault := misfit(name, inputs[name], value):
                 self.problems.add(fault.code, fault.summary, (*path, *fault.path), fault.hint, at_key=fault.at == "key")
-        missing = [name for name, one in inputs.items() if one.required and name not in given]
-        misspelt = {nearest(str(name), missing) for name in given if name not in inputs} if missing else set()
-        for name, one in inputs.items():
-            if name in missing and name not in misspelt:
-                about = f": {one.help}" if one.help else ""
-                where = draft.place(("with",)) if "with" in draft.body else (*draft.path, draft.type)
-                summary = f"`{file}` needs the input `{name}`{about}"
-                self.problems.add("missing-input", summary, where, f"add `with: {{{name}: …}}`", at_key=True)
+        for name in not_given((name for name, one in inputs.items() if one.required), given, inputs):
+            about = f": {inputs[name].help}" if inputs[name].help else ""
+            where = draft.place(("with",)) if "with" in draft.body else (*draft.path, draft.type)
+            summary = f"`{file}` needs the input `{name}`{about}"
+            self.problems.add("missing-input", summary, where, f"add `with: {{{name}: …}}`", at_key=True)
         return steps
 
     def _step(self, draft: StepDraft, value: Any, path: Path) -> GivenStep | None:
