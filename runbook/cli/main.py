@@ -8,7 +8,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import click
@@ -66,22 +66,26 @@ class Unread(Exception):
     """Nobody reads the answer any more. Not the OSError that it was: click would end the process for that, with 1."""
 
 
+@contextlib.contextmanager
+def _unread() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as gone:
+        raise Unread from gone
+
+
 class LazyGroup(click.Group):
     """A group that imports a command's module when the command is called, not to print its name."""
 
     def make_context(self, *args: Any, **more: Any) -> click.Context:
         """As click's; `--help` is printed here."""
-        try:
+        with _unread():
             return super().make_context(*args, **more)
-        except BrokenPipeError as gone:
-            raise Unread from gone
 
     def invoke(self, ctx: click.Context) -> Any:
         """As click's."""
-        try:
+        with _unread():
             return super().invoke(ctx)
-        except BrokenPipeError as gone:
-            raise Unread from gone
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the table: the daily ones first."""
