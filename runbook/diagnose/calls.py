@@ -32,6 +32,11 @@ def at_calls(view: View) -> Mapping[Tid, CallSample]:
     return found
 
 
+def waits_here(call: CallSample | None) -> bool:
+    """Whether a thread waits for its own process, without a limit of time."""
+    return call is not None and call.private and not call.timed
+
+
 def woken_by_signals(view: View, but: frozenset[int] = ENDING) -> frozenset[int]:
     """Processes that handle other signals than these, or of which that is not known; that have a timer which sends one; and whose main
     thread expects the interrupt of a keyboard."""

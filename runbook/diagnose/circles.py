@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from runbook.diagnose.actors import tree
-from runbook.diagnose.calls import ENDING, Tid, at_calls, waits_of, woken_by_signals
+from runbook.diagnose.calls import ENDING, Tid, at_calls, waits_here, waits_of, woken_by_signals
 from runbook.diagnose.enders import may_be_ended
 from runbook.diagnose.family import HELPERS, accused
 from runbook.diagnose.knots import knot
@@ -55,9 +55,8 @@ def nobody_acts(view: View, pids: Iterable[int], but: frozenset[Tid] = frozenset
     if chosen & woken_by_signals(view, STOPPING) or any(waits_of(view, pid) is None for pid in chosen):
         return False
     for pid, thread in _threads(view):
-        call = held.get((pid, thread.tid))
-        still = call is not None and call.private and not call.timed
-        if pid in chosen and not still and (pid, thread.tid) not in bound:
+        tid = (pid, thread.tid)
+        if pid in chosen and not waits_here(held.get(tid)) and tid not in bound:
             return False
     return True
 
@@ -92,11 +91,7 @@ def _by_source(view: View) -> dict[Tid, Tid]:
     """Threads at a lock of C which one other thread holds that stands as well, each with it."""
     channels = {(pid, thread.tid): thread.wchan for pid, thread in _threads(view)}
     calls, stacks = view.once(at_calls), view.once(standing)
-    at = {
-        tid: stack
-        for tid, stack in stacks.items()
-        if tid in calls and calls[tid].private and not calls[tid].timed and wchan_kind(channels.get(tid, "")) == "lock"
-    }
+    at = {tid: stack for tid, stack in stacks.items() if waits_here(calls.get(tid)) and wchan_kind(channels.get(tid, "")) == "lock"}
     found = {}
     for tid, stack in at.items():
         holders = [other for other, one in at.items() if other[0] == tid[0] and stack.wants and stack.wants in one.holds]
@@ -108,5 +103,5 @@ def _by_source(view: View) -> dict[Tid, Tid]:
 def _by_mutex(view: View) -> dict[Tid, Tid]:
     """Threads at a mutex of the C library, each with the thread that holds it and stands as well."""
     calls = view.once(at_calls)
-    named = {tid: (tid[0], call.owner) for tid, call in calls.items() if call.owner is not None and call.private and not call.timed}
+    named = {tid: (tid[0], call.owner) for tid, call in calls.items() if call.owner is not None and waits_here(call)}
     return {tid: owner for tid, owner in named.items() if owner in calls}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runbook.diagnose.calls import FAR_ENDED, at_calls, has_timer
+from runbook.diagnose.calls import FAR_ENDED, at_calls, has_timer, waits_here
 from runbook.diagnose.circles import locked_out
 from runbook.diagnose.enders import enders
 from runbook.diagnose.family import accused
@@ -41,7 +41,7 @@ def _locks(view: View) -> Iterator[str]:
     held, locked = view.once(at_calls), view.once(locked_out)
     for run in view.once(accused):
         tid = (run.process.pid, run.process.pid)
-        if tid in held and held[tid].private and not held[tid].timed and tid not in locked:
+        if waits_here(held.get(tid)) and tid not in locked:
             yield f"who holds what pid {tid[0]} waits for, neither the source of its lines nor a mutex tells"
 
 

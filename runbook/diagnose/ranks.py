@@ -13,10 +13,10 @@ from typing import NamedTuple
 import msgspec
 
 from runbook.diagnose.actors import actors, pipes, sockets
-from runbook.diagnose.calls import Tid, at_calls, woken_by_signals
+from runbook.diagnose.calls import Tid, at_calls, waits_here, woken_by_signals
 from runbook.diagnose.child_deaths import COMM, says_it_waits, zombies
 from runbook.diagnose.execution import APART_S, Run, execution
-from runbook.diagnose.family import accused, everyone, is_helper, name, rank_mains, ranks, ranks_elsewhere
+from runbook.diagnose.family import accused, ancestors, everyone, is_helper, name, rank_mains, ranks, ranks_elsewhere
 from runbook.diagnose.knots import knot
 from runbook.diagnose.loops import closed
 from runbook.diagnose.motion import Key, readings, rows
@@ -29,7 +29,7 @@ from runbook.diagnose.wait_lexicon import BLOCKED
 from runbook.model.sample import ProcessSample, Seen
 from runbook.model.units import format_duration
 from runbook.model.verdict import Culprit, Diagnosis, Evidence
-from runbook.model.waits import CallSample, CollectiveSample
+from runbook.model.waits import CollectiveSample
 
 DIED_S = 2.0
 """A rank that is dead for so long is not replaced any more; its log's last lines had time to come."""
@@ -205,7 +205,7 @@ def _starters_alone(view: View) -> bool:
         known = python_threads(view, pid)
         for tid in known - {pid}:
             call = calls.get((pid, tid))
-            if (pid, tid) not in stuck and (call is None or not call.private or call.timed):
+            if (pid, tid) not in stuck and not waits_here(call):
                 return False
         if not known:
             return False
@@ -341,10 +341,10 @@ def outsiders_stand(view: View) -> bool:
             continue
         call = calls.get((process.pid, process.pid))
         threads = python_threads(view, process.pid) - {process.pid}
-        if call is None or not call.private or call.timed or threads or process.pid in awake or not place.blocked:
+        if not waits_here(call) or threads or process.pid in awake or not place.blocked:
             return False
         others = {(process.pid, one.tid) for one in process.threads if one.tid != process.pid} - carrying
-        if not all(_reacts(calls.get(tid)) for tid in others):
+        if not all(waits_here(calls.get(tid)) for tid in others):
             return False
     return True
 
@@ -357,21 +357,16 @@ def carriers(view: View) -> frozenset[Tid]:
     return frozenset((pid, call.tid) for pid, call in named if {*call.peers} <= ours)
 
 
-def _reacts(call: CallSample | None) -> bool:
-    """Whether a thread waits for its own process, without a limit of time."""
-    return call is not None and call.private and not call.timed
-
-
 def looked_after_only(view: View) -> bool:
     """Whether every process that is no rank, nor below one, only looks after the ranks: then none of them brings what they wait for.
 
     A front that waits for requests may be a member of their group, or start the rank that is not there.
     """
     table, here = view.once(places), {process.pid for process in view.once(ranks).values()}
-    parents = {process.pid: process.ppid for process in view.once(everyone).values()}
     for run in view.once(execution).runs:
         place = table.get(run.key, NOWHERE)
-        if _below(run.process.pid, here, parents) or is_helper(run, place) or place.kind == "child":
+        family = {run.process.pid, *(one.pid for one in ancestors(view, run.process))}
+        if family & here or is_helper(run, place) or place.kind == "child":
             continue
         if not any(SUPERVISORS.search(frame) for frame in place.frames) and not _hears_only_children(view, run, place):
             return False
@@ -387,14 +382,6 @@ def _hears_only_children(view: View, run: Run, place: Place) -> bool:
     if process is None or not isinstance(process.pipes, Seen):
         return False
     return all(one.peers_known and set(one.peers) <= ours for one in pipes(process) if one.end == "read")
-
-
-def _below(pid: int, above: set[int], parents: Mapping[int, int]) -> bool:
-    seen: set[int] = set()
-    while pid not in above and pid in parents and pid not in seen:
-        seen.add(pid)
-        pid = parents[pid]
-    return pid in above
 
 
 def _all_stand(view: View) -> bool:
