@@ -77,7 +77,7 @@ class Reading:
                 if "names" in call:
                     call.update(_peers(call, call.pop("names"), ends, holders, searched, complete))
                     call["peers_known"] = call["peers_known"] and not self._rings.intersection(call["peers"])
-            carriers.note(stat.pid, calls, found, holders)
+            carriers.note(stat.pid, calls, found, ends, holders)
             more = {"alarm": wait_limits.alarm_of(stat.pid, quiet), "shared": shared.get(stat.pid)}
             rows.append(dict({"pid": stat.pid, "start": stat.start, "caught": caught(stat.pid), "threads": calls}, **more))
         return seen(rows) if rows else self._problem or absent("no process of it lives")

@@ -21,19 +21,19 @@ _WATCHED = re.compile(rb"^tfd:\s*(\d+) ", re.MULTILINE)
 Row = Dict[str, Any]
 
 
-def note(pid: int, calls: List[Row], found: Found, holders: Holders) -> None:
-    """Name such threads among a process's calls by `carries`; `peers` are all that a loop hears."""
+def note(pid: int, calls: List[Row], found: Found, ends: Dict[str, str], holders: Holders) -> None:
+    """Name such threads among a process's calls by `carries`; `peers` are all that a loop hears. `ends`: of each socket the other one."""
     for call in calls:
         name = (procs.read_bytes("/proc/%d/task/%d/comm" % (pid, call["tid"]), 64) or b"").decode("utf-8", "replace").strip()
         if NCCL.match(name):
             call["carries"] = name
         elif LOOPS.fullmatch(name):
-            heard = _heard(pid, call["tid"], found, holders)
+            heard = _heard(pid, call["tid"], found, ends, holders)
             if heard is not None:
                 call.update(carries=name, peers=sorted(heard))
 
 
-def _heard(pid: int, tid: int, found: Found, holders: Holders) -> Optional[Set[int]]:
+def _heard(pid: int, tid: int, found: Found, ends: Dict[str, str], holders: Holders) -> Optional[Set[int]]:
     """The processes at the other ends of all that its loop watches; None where it watches more than connections of this host.
 
     One of our own, as a check of a port that is no server's, brings it nothing.
@@ -47,13 +47,12 @@ def _heard(pid: int, tid: int, found: Found, holders: Holders) -> Optional[Set[i
         ours = {one.name for one in descriptors(os.getpid())}
     except OSError:
         return None
-    ends = {"socket:[%d]" % one.inode: [found.twins[one]] if one in found.twins else [] for one in found.ours}
     listening = {"socket:[%d]" % one.inode for one in found.ours if one.state == "LISTEN"}
     heard: Set[int] = set()
     for name in names:
-        others = [*ends.get(name, ()), *([name] if name.startswith("pipe:[") else [])]
-        who = set().union(*(holders.of(end) for end in others))
-        if not who and name not in listening and not name.startswith(_OWN) and not ours.intersection(others):
+        other = name if name.startswith("pipe:[") else ends.get(name, "")
+        who = holders.of(other)
+        if not who and name not in listening and not name.startswith(_OWN) and other not in ours:
             return None
         heard |= who
     return heard if names else None

@@ -30,7 +30,8 @@ def look(eyes: Eyes, rows: List[Row], table: Table, watched: Iterable[str], log:
     names = {end.name for one in held.values() for end in one.pipes} | set(found.twins.values())
     names |= set(paths.values()) | {lock.path for lock in lock_files + awaited}
     reading = calls.Reading((table[row["pid"]] for row in rows), eyes.rights) if waits else None
-    names |= reading.names() if reading is not None else set()
+    piped = reading.names() if reading is not None else set()
+    names |= piped
     complete = eyes.holders.search(names, table, tree, eyes.rights)
     for row in rows:
         row.setdefault("pipes", seen(pipes.rows(held[row["pid"]].pipes, eyes.holders, complete)))
@@ -42,7 +43,7 @@ def look(eyes: Eyes, rows: List[Row], table: Table, watched: Iterable[str], log:
     found_more: Dict[str, Any] = {}
     if reading is not None:
         reading.add(outside, eyes.rights)
-        known = eyes.holders.knows(table) and not (reading.names() and in_flight.any_of(table))
+        known = eyes.holders.knows(table) and not (piped and in_flight.any_of(table))
         found_more["calls"] = reading.rows(found, eyes.holders, names, known, table)
     return {
         "sockets": refused or seen(connected),
