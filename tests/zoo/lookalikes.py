@@ -202,15 +202,19 @@ def flag_of_a_thread_that_sleeps(stage: Stage) -> None:
     go_on(stage)
 
 
-def _holds_a_lock_file(stage: Stage) -> None:
-    path = stage.folder / "build.lock"
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+def _work_until_long(stage: Stage) -> None:
     time.sleep(4)
     announce(stage, "")
     until = time.monotonic() + long(stage)
     while time.monotonic() < until:
         sum(range(100_000))
         time.sleep(0.5)
+
+
+def _holds_a_lock_file(stage: Stage) -> None:
+    path = stage.folder / "build.lock"
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    _work_until_long(stage)
     path.unlink()
     threading.Event().wait()
 
@@ -246,15 +250,6 @@ def _builds_beside_a_killed_build(stage: Stage) -> None:
     _work_until_long(stage)
     baton.release()
     threading.Event().wait()
-
-
-def _work_until_long(stage: Stage) -> None:
-    time.sleep(4)
-    announce(stage, "")
-    until = time.monotonic() + long(stage)
-    while time.monotonic() < until:
-        sum(range(100_000))
-        time.sleep(0.5)
 
 
 @live(silent=True, outside=_builds_beside_a_killed_build)
