@@ -196,10 +196,7 @@ def _peers(call: Row, names: List[str], ends: Dict[str, str], holders: Holders, 
 
 def caught(pid: int) -> Optional[List[int]]:
     """Signals for which it has a handler, but for the interrupt that every Python handles; None when that cannot be read."""
-    raw = procs.read_bytes("/proc/%d/status" % pid, 8192) or b""
-    at = raw.find(b"SigCgt:")
-    if at < 0:
+    found = procs.caught_signals(pid)
+    if found is None:
         return None
-    mask = int(raw[at + 7 : at + 40].split()[0], 16)
-    found = [number for number in range(1, 65) if mask >> (number - 1) & 1]
-    return [number for number in found if number != signal.SIGINT or not py_spy.has_python(pid)]
+    return [number for number in sorted(found) if number != signal.SIGINT or not py_spy.has_python(pid)]

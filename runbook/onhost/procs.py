@@ -225,6 +225,16 @@ def title(pid: int) -> str:
     return title_of(stat.comm, cmdline(pid)) if stat else ""
 
 
+def caught_signals(pid: int) -> Optional[Set[int]]:
+    """Signals for which it has a handler; None when that cannot be read."""
+    raw = read_bytes("/proc/%d/status" % pid, 8192) or b""
+    at = raw.find(b"\nSigCgt:")
+    if at < 0:
+        return None
+    mask = int(raw[at + 8 : at + 40].split()[0], 16)
+    return {number for number in range(1, 65) if mask >> (number - 1) & 1}
+
+
 def environ_value(pid: int, name: str) -> Optional[str]:
     """One variable of a process's environment as it was at exec; None when it is not set or not readable."""
     raw = b"\0" + (read_bytes("/proc/%d/environ" % pid, _MOST_ENVIRON) or b"") + b"\0"

@@ -45,7 +45,7 @@ def add(pid: int, rows: List[Row], again: Callable[[], Any]) -> List[Row]:
         spots = files.spots(row)
         more = {"wants": found[at].wants, "holds": list(found[at].holds), "loop": source_loops.read(spots)}
         if row["main"]:
-            more["interrupts"] = source_signals.goes_on(spots) or source_signals.said_in_command(pid)
+            more["interrupts"] = source_signals.interrupts(pid, spots)
             if lock_paths.asks(row):
                 more["lock_file"], more["lock_class"] = lock_paths.of(pid, row)
         noted.append(dict(row, **more))

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import signal
 from typing import Any, List
 
 from . import procs
@@ -12,9 +13,20 @@ _COMMAND = re.compile(rb"-[A-Za-z]*c")
 _ENDS = ("SIG_IGN", "SIG_DFL", "default_int_handler")
 
 
+_ENDING = ("/asyncio/runners.py", "/multiprocessing/process.py", "/torch/multiprocessing/spawn.py")
+"""What they do with the interrupt of a program ends it. The entry of each of multiprocessing's processes catches all, to say so."""
+
+
+def interrupts(pid: int, spots: List[Spot]) -> bool:
+    """Whether the interrupt reaches it, or that is not known, and its main thread at these frames goes on after it."""
+    caught = procs.caught_signals(pid)
+    return (caught is None or signal.SIGINT in caught) and (goes_on(spots) or said_in_command(pid))
+
+
 def goes_on(spots: List[Spot]) -> bool:
     """Whether one of its frames catches KeyboardInterrupt and keeps it, or one of their files sets a handler of its own."""
-    return any(spot.source is not None and (_catches(spot.source, spot.line) or _handles(spot.source)) for spot in spots)
+    read = [(spot.source, spot.line) for spot in spots if spot.source is not None and not spot.source.path.endswith(_ENDING)]
+    return any(_catches(source, line) or _handles(source) for source, line in read)
 
 
 def said_in_command(pid: int) -> bool:
@@ -47,9 +59,7 @@ def _names(kind: Any) -> bool:
 
 
 def _handles(source: Source) -> bool:
-    """`signal.signal(SIGINT, ...)` with what is neither to ignore it nor to end by it, as asyncio's runner does."""
-    if source.path.endswith("/asyncio/runners.py"):
-        return False
+    """`signal.signal(SIGINT, ...)` with what is neither to ignore it nor to end by it."""
     calls = [one for one in source.parents if isinstance(one, ast.Call) and chain(one.func) in ("signal.signal", "signal")]
     pairs = [one.args for one in calls if len(one.args) == 2]
     return any(chain(number).endswith("SIGINT") and not chain(handler).endswith(_ENDS) for number, handler in pairs)

@@ -284,37 +284,23 @@ def test_what_stands_on_a_loop_and_was_not_read_with_it_may_do_anything():
     assert source_loops.read([Spot(None, 2), one]) == ""
 
 
-def test_the_runner_of_asyncio_ends_by_the_interrupt():
-    text = "signal.signal(signal.SIGINT, sigint_handler)\ndef run():\n    done.wait()  # at\n"
+@pytest.mark.parametrize("path", ["asyncio/runners.py", "multiprocessing/process.py"])
+def test_what_starts_a_program_ends_by_the_interrupt(path):
+    text = "signal.signal(signal.SIGINT, sigint_handler)\ndef run():\n    try:\n        done.wait()  # at\n    except:\n        say()\n"
     one = source(text)
-    one.path = "/usr/lib/python3.12/asyncio/runners.py"
+    assert source_signals.goes_on([Spot(one, *lines(text, "at"))])
+    one.path = "/usr/lib/python3.12/" + path
     assert not source_signals.goes_on([Spot(one, *lines(text, "at"))])
 
 
-@pytest.mark.parametrize(
-    ("line", "kind"),
-    [
-        ("tick()", "closed"),
-        ("print(beats, time.monotonic() - begun)", "closed"),
-        ("limited()", "open"),
-        ("either()", "open"),
-        ("again()", "open"),
-        ("self.report()", "open"),
-        ("card.report()", "closed"),
-        ("board.report()", "open"),
-        ("card.limited()", "open"),
-        ("print(self.queued)", "open"),
-        ("print(len(feed))", "open"),
-        ("log.info('%d', feed)", "open"),
-        ("print(f'{feed} waits')", "open"),
-    ],
-)
-def test_what_others_may_have_put_in_its_place_is_not_what_this_file_says(line, kind):
-    more = (
-        "def tick():\n    print('alive')\n\n@at_most(3)\ndef limited():\n    print('alive')\n\n"
-        "try:\n    from fast import either\nexcept ImportError:\n    def either():\n        print('alive')\n\n"
-        "def again():\n    print('alive')\nagain = counted(again)\n\n"
-        "class Card:\n    def report(self):\n        print('alive')\n    @at_most(3)\n    def limited(self):\n        print('alive')\n"
-        "class Board(widgets.Board):\n    pass\ncard, board, feed = Card(), Board(), queues.Feed()\n"
-    )
-    assert loop(f"beats, begun = 0, time.monotonic()\nwhile True:\n    {line}\n    beats += 1\n    time.sleep(2)  # at", more=more) == kind
+@pytest.mark.parametrize(("handling", "reaches"), [("default_int_handler", True), ("SIG_IGN", False)])
+def test_an_interrupt_that_is_ignored_ends_no_wait(handling, reaches):
+    code = f"import signal; signal.signal(signal.SIGINT, signal.{handling}); print('up', flush=True); input()"
+    text = "def run():\n    try:\n        done.wait()  # at\n    except KeyboardInterrupt:\n        save()\n"
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "up\n"
+        assert source_signals.interrupts(process.pid, [Spot(source(text), *lines(text, "at"))]) is reaches
+    finally:
+        process.kill()
+        process.communicate()
