@@ -69,7 +69,8 @@ def position(pid: int, fd: int) -> Optional[int]:
 class Holders:
     """Which processes hold a pipe, a socket or a file. The tree's are taken at each look; all others are read when they are asked for.
 
-    A look at all others rests between two times, in proportion to what it costs on this host: 0.5 % of a core at most.
+    A look at all others rests between two times, in proportion to the CPU time that it costs on this host: 0.5 % of a core at most. What
+    it waits for a core is no cost: on a busy host it would rest for minutes.
     """
 
     def __init__(self) -> None:
@@ -96,7 +97,7 @@ class Holders:
         """Bring what is known of these up to date outside the tree. Whether all processes of the table were looked at just now."""
         for pid in [pid for pid, (start, _, _) in self._held.items() if pid not in table or table[pid].start != start]:
             self._drop(pid)
-        begin = time.monotonic()
+        begin, worked = time.monotonic(), time.thread_time()
         everyone = begin - self._looked > REST * self._cost
         suspects = {pid for name in names for pid in self._by_name.get(name, ())}
         complete = everyone and procs.shows_everyone()
@@ -108,8 +109,7 @@ class Holders:
                 self._read(table[pid], rights)
             complete = complete and self._is_known(table[pid])
         if everyone:
-            self._looked = time.monotonic()
-            self._cost = self._looked - begin
+            self._looked, self._cost = time.monotonic(), time.thread_time() - worked
         return complete and all(self._is_known(table[pid]) for pid in tree)
 
     def knows(self, table: Dict[int, procs.Stat]) -> bool:
