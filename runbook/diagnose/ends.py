@@ -20,19 +20,24 @@ FRESH_S = 20.0
 """A weak motion that is older says nothing about the end of the box."""
 BAR_RATE_S = 60.0
 """A bar's rate is taken over this time: long enough for a shard in twenty seconds."""
+FRONT_S = 3.0
+"""For so long a front that asks its workers nothing is asked: vLLM's goes on to answer 200 for up to two seconds without them."""
 
 
 def serving(view: View) -> Diagnosis | None:
-    """passed: of a server that is only looked at: it answered well, or its ready mark stands in the log and its port listens; and no
-    process of the engine is stopped, of which such an answer tells nothing."""
+    """passed: of a server that is only looked at: it answered well, and for 3 s where its health path asks the workers nothing; or its
+    ready mark stands in the log and its port listens; and no process of the engine is stopped, of which such an answer tells nothing."""
     if view.question.about != "state" or unanswerable(view) is not None:
         return None
     good = next((check.answer for check in reversed(view.checks) if check.answer.outcome == "answer"), None)
     if good is not None and (good.matched or (good.status or 500) < 400) and not view.once(tokens_stand):
+        known = not view.profile.front_alone or _good_for_s(view) >= FRONT_S
+        if not known and not view.question.final:
+            return None
         return Diagnosis(
             verdict="passed",
             rule="serving",
-            confidence="strong",
+            confidence="strong" if known else "likely",
             reason=f"serving: {good.url} answered {words.answer(good)}",
             phase=READY,
             evidence=(Evidence(signal="status", value=good.status, points_to="passed"),),
@@ -52,6 +57,16 @@ def serving(view: View) -> Diagnosis | None:
         blind=view.blind(),
         next=("ask it: give its URL or port",),
     )
+
+
+def _good_for_s(view: View) -> float:
+    """How long it has answered without a bad answer between."""
+    since = view.now
+    for check in reversed(view.checks):
+        if check.answer.outcome != "answer" or (check.answer.status or 500) >= 400:
+            break
+        since = check.t
+    return view.checks[-1].t - since
 
 
 def settled(view: View) -> Diagnosis | None:

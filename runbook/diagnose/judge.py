@@ -21,7 +21,8 @@ from runbook.diagnose.io_waits import io_blocked
 from runbook.diagnose.memory import gpu_free, gpu_tool_missing, resource_held
 from runbook.diagnose.peers import blocked_peer
 from runbook.diagnose.pipe_waits import log_pipe, stdin
-from runbook.diagnose.ranks import rank_desync, rank_died, rank_missing
+from runbook.diagnose.rank_deaths import rank_died
+from runbook.diagnose.ranks import rank_desync, rank_missing
 from runbook.diagnose.routes import proxied, wrong_address
 from runbook.diagnose.stale_locks import stale_lock
 from runbook.diagnose.stops import stopped

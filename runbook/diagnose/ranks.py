@@ -1,4 +1,4 @@
-"""hung/rank_missing, hung/rank_desync, crashed/rank_died: what the ranks of one server say together.
+"""hung/rank_missing, hung/rank_desync: what the ranks of one server say together.
 
 Order of blame: a dead or missing rank, then one outside the collective, then one at another operation or number, then nobody. Where it
 is even, or where several differ, nobody is named: a wrong name costs more than none.
@@ -7,19 +7,19 @@ is even, or where several differ, nobody is named: a wrong name costs more than 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
 
-from runbook.diagnose.actors import actors, pipes, sockets
+from runbook.diagnose.actors import pipes, sockets
 from runbook.diagnose.calls import Tid, at_calls, waits_here, woken_by_signals
-from runbook.diagnose.child_deaths import COMM, says_it_waits, zombies
+from runbook.diagnose.child_deaths import says_it_waits
 from runbook.diagnose.execution import APART_S, Run, execution
-from runbook.diagnose.family import accused, ancestors, everyone, is_helper, name, rank_mains, ranks, ranks_elsewhere
+from runbook.diagnose.family import accused, ancestors, everyone, is_helper, name, ranks, ranks_elsewhere
 from runbook.diagnose.knots import knot
 from runbook.diagnose.loops import closed
-from runbook.diagnose.motion import Key, readings, rows
+from runbook.diagnose.motion import readings
 from runbook.diagnose.places import NOWHERE, Place, normalised, places, python_threads
 from runbook.diagnose.stall import stall
 from runbook.diagnose.standstill import Proof, at_rest, proven, standstill, verdict
@@ -27,12 +27,9 @@ from runbook.diagnose.turning import standing
 from runbook.diagnose.view import View
 from runbook.diagnose.wait_lexicon import BLOCKED
 from runbook.model.sample import ProcessSample, Seen
-from runbook.model.units import format_duration
-from runbook.model.verdict import Culprit, Diagnosis, Evidence
+from runbook.model.verdict import Culprit, Diagnosis
 from runbook.model.waits import CollectiveSample
 
-DIED_S = 2.0
-"""A rank that is dead for so long is not replaced any more; its log's last lines had time to come."""
 MISSING_S = 12.0
 OPERATION = re.compile(r"^(all_?reduce|all_?gather|reduce_?scatter|broadcast|all_?to_?all|barrier|gather|scatter|reduce|recv|send)\w* \(")
 INSIDE = re.compile(r"\(\S*(?:torch/distributed/|deep_ep/)")
@@ -64,92 +61,6 @@ class Groups(NamedTuple):
             f"rank{'s' if len(members) > 1 else ''} {', '.join(map(str, members))} {label}"
             for label, members in sorted(self.by.items(), key=lambda item: (-len(item[1]), item[1]))
         )
-
-
-def rank_died(view: View) -> Diagnosis | None:
-    """crashed/rank_died: when a rank or worker that was seen alive is dead or gone for 2 s while the main process lives on, and no other
-    took its place; one that ended with code 0, or of which only that is known, when the rest has stood still for 10 s, or at once where
-    the engine never starts another.
-
-    its live twins: a rank that is replaced by a new process, ranks that end after their work, a helper that ended.
-    """
-    if view.last is None or view.main is None or view.main.state in "ZX":
-        return None
-    for key, process, seconds in _lost_ranks(view):
-        zombie = view.once(everyone).get(key)
-        code = zombie.exit_code if zombie is not None else None
-        for_good = view.profile.processes.replaced is False or _rest_stands(view)
-        if seconds < DIED_S or ((code == 0 or zombie is None) and not for_good):
-            continue
-        return _died(view, process, code, seconds)
-    return None
-
-
-def _lost_ranks(view: View) -> list[tuple[Key, ProcessSample, float]]:
-    """Ranks and workers that were seen alive and are dead now: key, newest living row, seconds since they were first seen so."""
-    looks = [(sample.t, rows(sample)) for sample in view.samples if isinstance(sample.processes, Seen)]
-    pattern = re.compile(view.profile.processes.workers) if view.profile.processes.workers else None
-    living = view.once(ranks)
-    alive: dict[Key, tuple[ProcessSample, int | None]] = {}
-    died: dict[Key, float] = {}
-    for t, table in looks:
-        mains = {(one.pid, one.start): rank for rank, one in rank_mains(tuple(table.values())).items()}
-        for key, process in table.items():
-            if process.state not in "ZX" and (key in mains or (pattern and pattern.search(process.title))):
-                alive[key] = (process, mains.get(key))
-        for key in alive:
-            if key not in table or table[key].state in "ZX":
-                died.setdefault(key, t)
-            else:
-                died.pop(key, None)
-    found = [
-        (key, alive[key][0], looks[-1][0] - t)
-        for key, t in died.items()
-        if (alive[key][1] not in living if alive[key][1] is not None else not _has_a_heir(alive[key][0], t, looks))
-    ]
-    return found + [one for one in _unseen_ranks(view) if one[0] not in died]
-
-
-def _has_a_heir(process: ProcessSample, died: float, looks: Sequence[tuple[float, Mapping[Key, ProcessSample]]]) -> bool:
-    """Whether a process of the same title has begun since then, and lives."""
-    before = {key for t, table in looks if t < died for key in table}
-    return any(one.title == process.title and one.state not in "ZX" for key, one in looks[-1][1].items() if key not in before)
-
-
-def _unseen_ranks(view: View) -> Iterator[tuple[Key, ProcessSample, float]]:
-    """Dead ones that nobody saw alive: a zombie has lost its title and bears only the first 15 letters of it, as its living peers do."""
-    living = view.once(ranks)
-    missing = set(range(view.question.ranks or max(living, default=-1) + 2)) - set(living)
-    for process, seconds in zombies(view):
-        if any(process.title == peer.title[:COMM] for peer in living.values() if process.ppid == peer.ppid):
-            number = min(missing) if len(missing) == 1 else None
-            yield (process.pid, process.start), msgspec.structs.replace(process, rank=number), seconds
-
-
-def _rest_stands(view: View) -> bool:
-    runs = [run for run in view.once(execution).runs if run.seconds >= APART_S]
-    return bool(runs) and not view.once(actors) and view.once(stall).wall_s >= APART_S
-
-
-def _died(view: View, process: ProcessSample, code: int | None, seconds: float) -> Diagnosis:
-    how = "is gone" if code is None else f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
-    who = f"rank {process.rank}" if process.rank is not None else "a worker"
-    host = view.last.host if view.last else ""
-    return Diagnosis(
-        verdict="crashed",
-        kind="rank_died",
-        confidence="proven" if code else "strong",
-        rule="rank_died",
-        reason=f"{who}, pid {process.pid} `{process.title.strip()[:80]}`, {how} {format_duration(seconds)} ago; the main process lives on",
-        phase=view.course.current,
-        quiet_s=view.quiet_s,
-        culprit=Culprit(host=host, pid=process.pid, rank=process.rank, title=process.title, note=how),
-        evidence=(
-            Evidence(signal="rank_dead", value=code if code is not None else "gone", window_s=round(seconds, 3), points_to="crashed"),
-        ),
-        blind=view.blind(),
-        next=("read the last lines of that rank's log", "see whether the kernel ended it: `dmesg -T | grep -i 'killed process'`"),
-    )
 
 
 def rank_missing(view: View) -> Diagnosis | None:

@@ -127,3 +127,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     degraded: Annotated[dict[str, Regex], Meta(description="lines of a server that is up and does less than it should")] = {}
     engine: Annotated[Counters, Meta(description="its own counters of work, by which a hang is told from an idle server")] = Counters()
     metrics: Annotated[dict[str, Any], Meta(description="metric name to its sources: response path, `/metrics` name, log regex")] = {}
+
+    @property
+    def front_alone(self) -> bool:
+        """Whether a health answer comes from a front that asks its workers nothing."""
+        return self.health.side_effect == "none" and bool(self.processes.workers)

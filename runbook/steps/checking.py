@@ -24,7 +24,7 @@ class Checks:
 
     A `base` that names a path, be it `/` alone, is asked as it is written when there is no `path`.
 
-    `once`: no check is made any more after the first good answer, since a check may have side effects.
+    `enough_s`: no check is made any more so many seconds after the first good answer, since a check may have side effects.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Checks:
         default_path: str,
         timeout_s: float,
         interval_s: float | None = None,
-        once: bool = False,
+        enough_s: float = float("inf"),
     ) -> None:
         self._ctx = ctx
         own = urlsplit(base).path
@@ -46,7 +46,7 @@ class Checks:
         self._expect = expect
         self._timeout_s = timeout_s
         self._interval_s = interval_s
-        self._once = once
+        self._enough_s = enough_s
         self._exchange: Exchange[HttpAnswer] | None = None
         self._began = self._exchange_at = self._due_at = ctx.clock.now()
         self.count = 0
@@ -57,7 +57,7 @@ class Checks:
         """The check's answer when it came; Blind while none is due or it is still under way."""
         now = self._ctx.clock.now()
         if self._exchange is None:
-            if now < self._due_at or self._ctx.remaining_s() <= 0 or (self._once and self.good_at is not None):
+            if now < self._due_at or self._ctx.remaining_s() <= 0 or self._has_enough(now):
                 return Blind("not asked")
             self._exchange = Exchange(self._ctx.cancel, self._ask)
             self._exchange_at = now
@@ -74,6 +74,9 @@ class Checks:
         if self.last.matched and self.good_at is None:
             self.good_at = self._ctx.clock.now()
         return Seen(self.last)
+
+    def _has_enough(self, now: float) -> bool:
+        return self.good_at is not None and now > self.good_at + self._enough_s
 
     def pace(self) -> float:
         """Seconds until the next look is worth while."""

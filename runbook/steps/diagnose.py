@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
+from runbook.diagnose.ends import FRONT_S
 from runbook.lang.expressions import Unknown
 from runbook.model.fields import LaunchRef
 from runbook.model.question import Expectation, Question
@@ -24,7 +25,7 @@ class Diagnose(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Look at a server and say whether it serves (passed), loads (slow, "loading, on track"), hangs, or has crashed.
 
     It ends as soon as a rule is certain or the server answers as it does when it is ready, else at the end of its time box. Nothing
-    is stopped or changed; the health path is asked until its first good answer.
+    is stopped or changed; the health path is asked until its first good answer, and for 3 s more where it asks the workers nothing.
     """
 
     TYPE: ClassVar[str] = "diagnose"
@@ -83,8 +84,9 @@ class State(ServerGoal):
         self._expect = Expectation(status=launched.profile.health.ready_status)
         health = launched.profile.health
         base = step.url or base_url(launched, None) if step.url or health.path else None  # some have no HTTP at all
+        timeout_s, enough_s = float(health.client_timeout), 2 * FRONT_S if launched.profile.front_alone else 0.0
         self._checks = (
-            Checks(ctx, base, None, self._expect, default_path=health.path, timeout_s=float(health.client_timeout), once=True)
+            Checks(ctx, base, None, self._expect, default_path=health.path, timeout_s=timeout_s, enough_s=enough_s)
             if base is not None
             else None
         )

@@ -11,7 +11,7 @@ from runbook.diagnose.judge import RULES
 from runbook.model.question import Expectation
 from runbook.model.sample import Absent, Blind, ExitSample, PressureSample, ProcessSample, Seen, ThreadSample
 from runbook.model.verdict import CRASHED_KINDS, EXIT_CODES, HUNG_KINDS, SLOW_KINDS
-from tests.diagnose.stories import GENERIC, READY, SGLANG, WEIGHTS, Story, answer, listener, no_answer, process, shard
+from tests.diagnose.stories import GENERIC, READY, SGLANG, WEIGHTS, Story, answer, listener, load_profile, no_answer, process, shard
 
 WANTS_OK = Expectation(body="ok")
 GENERIC_WITH_READY = msgspec.structs.replace(GENERIC, ready="^up$")
@@ -539,6 +539,15 @@ def test_profiles_use_crash_kinds_for_their_causes() -> None:
 def test_a_server_that_answers_is_serving() -> None:
     verdict = Story().at(0, check=answer(), listeners=listener()).judge(about="state")
     assert (verdict.verdict, verdict.rule, verdict.phase) == ("passed", "serving", "ready")
+
+
+def test_a_front_that_asks_its_workers_nothing_has_to_answer_for_a_while() -> None:
+    """vLLM's API server says 200 for up to two seconds after its worker has died."""
+    story = Story(load_profile("vllm")).at(0, check=answer(), listeners=listener()).at(2, check=answer())
+    assert story.judge(about="state") is None
+    assert story.judge(about="state", final=True).confidence == "likely"
+    assert story.at(3, check=answer()).judge(about="state").confidence == "strong"
+    assert story.at(4, check=answer(503)).at(5, check=answer()).judge(about="state") is None
 
 
 def test_a_server_that_nobody_could_ask_is_serving_by_its_log_and_its_port_at_the_end() -> None:

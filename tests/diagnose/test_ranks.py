@@ -1,4 +1,4 @@
-"""rank_died, rank_missing, rank_desync: what the ranks say together, and who is named."""
+"""rank_missing, rank_desync: what the ranks say together, and who is named."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.diagnose.scenes import (
     thread,
     waiting,
 )
-from tests.diagnose.stories import load_profile, state
+from tests.diagnose.stories import state
 
 REDUCE = (
     "all_reduce (torch/distributed/distributed_c10d.py:2501)",
@@ -322,51 +322,6 @@ def test_a_launcher_that_still_reads_before_it_starts_the_last_rank_is_progress(
 def test_a_launcher_whose_bytes_cannot_be_seen_may_still_read() -> None:
     blind = proc(wchan=SLEEP, switches=1, io=Blind("not permitted"))
     assert state(scene(lambda second: {"processes": [blind, rank(0), rank(1)]}, seconds=60), ranks=3) is None
-
-
-def died(second: float, at: float = 6.0, code: int | None = -9, **more):
-    dead = proc(103, "", ppid=100, state="Z", title="sglang::schedul", exit_code=code)
-    return {"processes": [parent(), rank(0), rank(1), rank(2) if second < at else dead], **more}
-
-
-def test_a_rank_that_was_killed_is_a_crash_within_seconds() -> None:
-    assert state(scene(died, seconds=6)) is None
-    verdict = state(scene(died, seconds=10))
-    assert (verdict.verdict, verdict.kind, verdict.rule, verdict.culprit.rank) == ("crashed", "rank_died", "rank_died", 2)
-
-
-def test_a_rank_that_died_before_anybody_looked_is_known_by_its_peers() -> None:
-    verdict = state(scene(lambda second: died(second, at=-1), seconds=6), ranks=3)
-    assert (verdict.kind, verdict.culprit.rank) == ("rank_died", 2)
-
-
-def test_a_rank_that_is_replaced_is_no_crash() -> None:
-    def tell(second: float):
-        told = died(second)
-        again = proc(160, FUTEX, ppid=100, rank=2, title="sglang::scheduler_TP2", run_s=second)
-        return {"processes": [*told["processes"], *([again] if second > 8 else [])]}
-
-    assert state(scene(tell, seconds=20)) is None
-
-
-@pytest.mark.parametrize(("profile", "kind"), [("sglang", "rank_died"), ("torchrun", None)])
-def test_a_worker_that_is_gone_without_a_code_is_a_crash_where_none_is_ever_started_anew(profile: str, kind: str | None) -> None:
-    """Its parent has collected it, and works on for its own end."""
-
-    def tell(second: float):
-        worker = [proc(101, ppid=100, title="sglang::scheduler_TP0", rank=0)] if second < 8 else []
-        return {"processes": [proc(read_so_far=int(second * 300_000)), proc(102, ppid=100, title="sglang::scheduler_TP1", rank=1), *worker]}
-
-    verdict = state(scene(tell, seconds=12, profile=load_profile(profile)))
-    assert (verdict and verdict.kind) == kind
-
-
-def test_ranks_that_end_well_while_the_rest_works_are_no_crash() -> None:
-    def tell(second: float):
-        told = died(second, code=0)
-        return {"processes": [proc(read_so_far=int(second * 300_000)), *told["processes"][1:]]}
-
-    assert state(scene(tell, seconds=40)) is None
 
 
 def test_a_child_of_a_rank_inherits_its_number_and_is_not_the_rank() -> None:

@@ -9,15 +9,8 @@ from tests.real.faults.outside import Act, Around, kill, plain, stop
 
 SLOWEST_DEATH_S, SLOWEST_WORKER_S, SLOWEST_STOP_S = 5.0, 10.0, 45.0
 """From the fault to its verdict. A worker has to be gone for 2 s."""
-GAPS = {
-    ("sglang", "scheduler_killed_loads"): "SGLang ends its detokenizer in the same moment, and of the two that one is named",
-    (
-        "vllm",
-        "engine_core_killed_serves",
-    ): "for a second its API server says 200 without an engine core, and a look that begins then says passed",
-    ("vllm", "worker_killed_serves"): "for a second its API server says 200 without a worker, and a look that begins then says passed",
-}
-"""Outcomes that are not right yet."""
+GAPS: dict[tuple[str, str], str] = {}
+"""Outcomes that are not right yet, by engine and fault."""
 
 
 class Fault(NamedTuple):
