@@ -9,11 +9,12 @@ from typing import NamedTuple
 import msgspec
 
 from runbook.diagnose.actors import actors
-from runbook.diagnose.causes import causes
+from runbook.diagnose.causes import Cause, causes
 from runbook.diagnose.child_deaths import COMM, zombies
 from runbook.diagnose.execution import APART_S, execution
 from runbook.diagnose.family import everyone, rank_mains, ranks
 from runbook.diagnose.motion import Key, rows
+from runbook.diagnose.phases import rank_number
 from runbook.diagnose.stall import stall
 from runbook.diagnose.view import View
 from runbook.model.sample import ProcessSample, Seen
@@ -111,16 +112,18 @@ def _first(view: View, lost: list[Lost]) -> list[Lost]:
     longest = max(one.seconds for one in lost)
     found = [one for one in lost if one.seconds == longest]
     cause = causes([timed.line for timed in view.lines], view.rules).first
-    said = [_named(one.process, cause.line) for one in found] if cause is not None else [0]
+    said = [_named(one.process, cause) for one in found] if cause is not None else [0]
     if max(said) > 0:
         found = [one for one, words in zip(found, said, strict=True) if words == max(said)]
     pids = {one.process.pid for one in found}
     return [one for one in found if one.process.ppid not in pids] or found
 
 
-def _named(process: ProcessSample, line: str) -> int:
-    """How many words of its title stand in a line of the log."""
-    return len({word for word in re.findall(r"[a-z]{4,}", process.title.lower()) if word in line.lower()})
+def _named(process: ProcessSample, cause: Cause) -> int:
+    """How well a line of the log speaks of it: how many words of its title are in it; more than by any word when its rank said the line."""
+    words = {word for word in re.findall(r"[a-z]{4,}", process.title.lower()) if word in cause.line.lower()}
+    says_it = process.rank is not None and process.rank == rank_number(cause.rank)
+    return len(words) + says_it * len(process.title)
 
 
 def _died(view: View, first: list[Lost]) -> Diagnosis:

@@ -66,6 +66,8 @@ SAID = "Rank 0 scheduler died during initialization (exit code: -9)\n"
     [
         ("sglang", (DETOKENIZER, SCHEDULER), SAID, "sglang::scheduler"),
         ("sglang", (DETOKENIZER, SCHEDULER), "", None),
+        ("sglang", (rank(0), rank(1)), "[2026-11-30 12:00:00 TP1] torch.OutOfMemoryError: CUDA out of memory\n", "sglang::scheduler_TP1"),
+        ("sglang", (rank(0), rank(1)), "", None),
         ("vllm", (WORKER, CORE), "", "VLLM::EngineCore"),
     ],
 )
