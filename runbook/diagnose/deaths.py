@@ -12,8 +12,8 @@ from runbook.model.sample import Absent, Blind, ExitSample, PressureSample, Proc
 from runbook.model.units import format_duration
 from runbook.model.verdict import Culprit, Diagnosis, Evidence, Finding
 
-READ_ON_S = 2.0
-"""How long the rest of a dead server's log is waited for."""
+READ_ON_S = 1.5
+"""How long the rest of a dead server's log is waited for. Less than the 2 s between two looks, so that the next one is late enough."""
 TIMERS_S = (60, 120, 300, 480, 600, 900, 1200, 1800, 3600, 7200, 28800)
 """Limits that engines, watchdogs and collectives use by default, in seconds."""
 TIMER_SLACK_S = 2.0
@@ -79,7 +79,8 @@ def dead(view: View) -> Diagnosis | None:
 
 
 def gone(view: View) -> Diagnosis | None:
-    """crashed: no process of the server is left, or its main process is a zombie, for 2 s, and nobody recorded how it ended."""
+    """crashed: no process of the server is left, or its main process is a zombie, at two looks ≥ 1.5 s apart, and nobody recorded how it
+    ended."""
     absent = []
     for sample in reversed(view.samples):
         if not (_is_over(sample, view) and isinstance(sample.exit, Blind)):

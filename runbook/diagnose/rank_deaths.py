@@ -21,8 +21,9 @@ from runbook.model.sample import ProcessSample, Seen
 from runbook.model.units import format_duration
 from runbook.model.verdict import Culprit, Diagnosis, Evidence
 
-DIED_S = 2.0
-"""A rank that is dead for so long is not replaced any more; its log's last lines had time to come."""
+DIED_S = 1.5
+"""A rank that is dead for so long is not replaced any more; its log's last lines had time to come. Less than the 2 s between two looks, or
+the second of them may be too early by a few milliseconds."""
 
 
 class Lost(NamedTuple):
@@ -41,10 +42,10 @@ class Lost(NamedTuple):
 
 
 def rank_died(view: View) -> Diagnosis | None:
-    """crashed/rank_died: when a rank or worker that was seen alive is dead or gone for 2 s while the main process lives on, and no other
-    took its place; one that ended with code 0, or of which only that is known, when the rest has stood still for 10 s, or at once where
-    the engine never starts another. Of several that were first missed in the same look the one is named that the log names, else the
-    parent of the others, else nobody.
+    """crashed/rank_died: when a rank or worker that was seen alive is dead or gone at two looks ≥ 1.5 s apart while the main process lives
+    on, and no other took its place; one that ended with code 0, or of which only that is known, when the rest has stood still for 10 s,
+    or at once where the engine never starts another. Of several that were first missed in the same look the one is named that the log
+    names, else the parent of the others, else nobody.
 
     its live twins: a rank that is replaced by a new process, ranks that end after their work, a helper that ended.
     """
