@@ -36,6 +36,7 @@ class ExpectProbe(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         "imports": "one mapping a process that loaded the patched file: pid, start, rank, file, sha, time, how",
         "excluded": "each other explanation of a silence, and what excludes it",
         "left": "the explanations that nothing excludes",
+        "missing": "of `fired`: why there may be more hits than those, as a graph that replays the place",
         "ranks": "one mapping a process that loaded the patched file: pid, start, rank, outcome, hits (their number), reason",
         "tensors": "one mapping a saved tensor: name, file (in the run folder), on_host, shape, dtype, bytes, probe, pid, rank, seq; note",
     }
@@ -177,6 +178,7 @@ def _fields(outcome: Outcome, view: View | None) -> dict[str, Any]:
         ],
         "excluded": [to_builtins(item) for item in outcome.excluded],
         "left": list(outcome.left),
+        "missing": list(outcome.missing),
         "ranks": [] if view is None else [_rank(armed, one) for armed, one in by_process(view)],
     }
 
