@@ -41,3 +41,13 @@ def gpu_python() -> Path:
 def model(name: str) -> Path:
     """A folder with weights: `target`, or one of the drafts."""
     return real_dir() / "models" / name
+
+
+def llama_server() -> Path:
+    """llama.cpp's server."""
+    return real_dir() / "llamacpp" / "build" / "bin" / "llama-server"
+
+
+def gguf(name: str) -> Path:
+    """A model for it: `tiny` or `large`."""
+    return real_dir() / "llamacpp" / f"{name}.gguf"
