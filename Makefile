@@ -6,7 +6,7 @@ DEMO_PORT ?= 8000
 # Compiled once and kept, not again by each of the hundreds of processes that the tests start.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: chaos demo test test-real story zoo zoo-fast check fast generate lint types picture docs bench clean setup setup-dev
+.PHONY: chaos demo test test-gpu test-real story zoo zoo-fast check fast generate lint types picture docs bench clean setup setup-dev
 
 setup: $(VENV)/.stamp-lab
 setup-dev: $(VENV)/.stamp-dev
@@ -39,6 +39,11 @@ export REAL_DIR ?= .cache/real
 test-real: setup-dev
 	$(BIN)/python -m tests.real.setup $(REAL)
 	$(BIN)/python -m pytest tests/real -m real
+
+## The founding story on SGLang on an NVIDIA GPU of this machine, with CUDA graphs and without. It sets SGLang up in $(REAL_DIR), or takes
+## GPU_PYTHON=/path/of/python of an environment that has it; GPU=N names the GPU. Without a GPU it says so at the end.
+test-gpu: setup-dev
+	$(BIN)/python -m tests.real.gpu
 
 ## The founding story on the lab: right, fusion skipped, a check that cannot match.
 story: setup-dev
@@ -75,7 +80,7 @@ types: setup-dev
 # Folders with hardly a fast test: looking for one costs every worker seconds.
 NEVER_FAST := benchmarks e2e real property zoo editors
 fast: setup-dev
-	$(BIN)/python -m pytest tests $(addprefix --ignore=tests/,$(NEVER_FAST)) -m "not e2e and not slow and not property and not real" -n 3
+	$(BIN)/python -m pytest tests $(addprefix --ignore=tests/,$(NEVER_FAST)) -m "not e2e and not slow and not property and not real and not gpu" -n 3
 
 generate: setup-dev
 	$(BIN)/runbook schema --write

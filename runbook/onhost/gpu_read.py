@@ -8,8 +8,10 @@ import re
 from typing import Any, Dict, List, Optional, Tuple
 
 GPU_FIELDS = ("index", "uuid", "name", "memory.used", "memory.total", "utilization.gpu")
-MORE_FIELDS = ("power.draw", "power.limit", "clocks_throttle_reasons.active")
-"""Not every driver has them: then it refuses the whole question, and the one without them is asked."""
+_POWER = ("power.draw", "power.limit")
+MORE_FIELDS = ((*_POWER, "clocks_throttle_reasons.active"), (*_POWER, "clocks_event_reasons.active"), ())
+"""Asked too, in turn, the second with the later name of the same mask. A driver that lacks one refuses the whole question."""
+_MORE = len(MORE_FIELDS[0])
 APP_FIELDS = ("gpu_uuid", "pid", "used_memory")
 MIB = 1 << 20
 _FORMAT = "--format=csv,noheader,nounits"
@@ -27,9 +29,9 @@ THROTTLES = {
 _LOST = re.compile(r"(?i)gpu is lost|unable to determine the device handle|fallen off the bus|unknown error|no devices were found")
 
 
-def gpu_question(tool: str, more: bool = False) -> List[str]:
-    """argv: memory and load of each GPU; `more`: power and throttle reasons too."""
-    return [tool, "--query-gpu=" + ",".join(GPU_FIELDS + (MORE_FIELDS if more else ())), _FORMAT]
+def gpu_question(tool: str, more: Tuple[str, ...] = ()) -> List[str]:
+    """argv: memory and load of each GPU, and one of `MORE_FIELDS`."""
+    return [tool, "--query-gpu=" + ",".join(GPU_FIELDS + more), _FORMAT]
 
 
 def refused(code: int, stdout: str, stderr: str) -> bool:
@@ -54,7 +56,7 @@ def read_gpus(code: int, stdout: str, stderr: str) -> Dict[str, Any]:
     for fields in _rows(stdout):
         if len(fields) < len(GPU_FIELDS):
             continue  # a message, not a row
-        more = fields[-len(MORE_FIELDS) :] if len(fields) >= len(GPU_FIELDS) + len(MORE_FIELDS) else []
+        more = fields[-_MORE:] if len(fields) >= len(GPU_FIELDS) + _MORE else []
         fields = fields[: len(fields) - len(more)]
         gpu, problem = _gpu([*fields[:2], ", ".join(fields[2:-3]), *fields[-3:]])  # a name may hold a comma
         if gpu is None:

@@ -33,9 +33,10 @@ def look(ctx: Any, tool: str, indices: Optional[List[int]], deadline: float) -> 
         busy = lock.acquire(deadline, ctx)
         if busy:
             return {"blind": busy}
-        memory = lock.run(gpu_read.gpu_question(tool, more=True), deadline, ctx)
-        if not memory.blind and gpu_read.refused(*memory[:3]):
-            memory = lock.run(gpu_read.gpu_question(tool), deadline, ctx)
+        for more in gpu_read.MORE_FIELDS:
+            memory = lock.run(gpu_read.gpu_question(tool, more), deadline, ctx)
+            if memory.blind or not gpu_read.refused(*memory[:3]):
+                break
         found: Dict[str, Any] = {"blind": memory.blind} if memory.blind else gpu_read.read_gpus(*memory[:3])
         if "blind" in found:
             return found

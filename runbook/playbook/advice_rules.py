@@ -127,8 +127,8 @@ def graph_replay(about: About) -> Warnings:
     if words is None or any(word.split("=")[0] in profile.graphs.eager for word in words):
         return
     flag = profile.graphs.eager[0] if profile.graphs.eager else "eager execution"
-    summary = f"{profile.profile} replays decode steps from CUDA graphs, which run no Python: in decode this probe may never fire"
-    yield "graph-replay", place, summary, f"add `{flag}` to the launch command for this run, or conclude from prefill alone"
+    summary = f"{profile.profile} replays decode, newer versions prefill too, from CUDA graphs: no Python runs, this probe may never fire"
+    yield "graph-replay", place, summary, f"add `{flag}` to the launch command for this run"
 
 
 def leaves_workers(about: About) -> Warnings:

@@ -15,6 +15,7 @@ from runbook.probes.view import View, clock
 
 _Record = TypeVar("_Record", Loaded, Built)
 IMPORT_FAILED = "its import failed and the engine went on without it"
+REPLAYED = "a graph replays it without Python"
 Row = tuple[str, str, str]
 """(explanation, what excludes it, or why it is left: empty when excluded)."""
 
@@ -37,10 +38,15 @@ def explanations(view: View, imports: tuple[Armed, ...]) -> Iterator[Row]:
     yield _replaced(view, living or list(imports))
     if view.alive_names:
         yield _never_built(view, living or list(imports))
+    yield from swallowed(view)
+
+
+def swallowed(view: View) -> Iterator[Row]:
+    """Those that hide some of the hits as well as all of them."""
     yield _empty_bucket(view)
     graphs = [silence for silence in view.channel.silences if silence.kind == "graph" and silence.time <= view.until]
     early = [silence for silence in view.channel.silences if silence.kind == "spent" and silence.time <= view.until]
-    yield "a graph replays it without Python", "no capture and no torch.compile trace came past the probe", _graph(graphs or early)
+    yield REPLAYED, "no capture and no torch.compile trace came past the probe", _graph(graphs or early)
     yield "records were torn", "every record could be read", f"{view.channel.torn} could not be read" if view.channel.torn else ""
 
 

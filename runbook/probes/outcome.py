@@ -12,7 +12,7 @@ from __future__ import annotations
 import msgspec
 
 from runbook.model.sample import Blind
-from runbook.probes.explanations import explanations, not_armed
+from runbook.probes.explanations import explanations, not_armed, swallowed
 from runbook.probes.reading import Armed, Channel, Hit
 from runbook.probes.view import View
 
@@ -25,7 +25,7 @@ class Excluded(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """`left` are the explanations that nothing excludes; `reason` is for people."""
+    """`left` are the explanations that nothing excludes; `reason` is for people. `missing`: of `fired`, why there may be more hits."""
 
     outcome: str
     reason: str
@@ -33,6 +33,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     imports: tuple[Armed, ...] = ()
     excluded: tuple[Excluded, ...] = ()
     left: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 def judge(view: View) -> Outcome:
@@ -42,7 +43,8 @@ def judge(view: View) -> Outcome:
     if hits:
         pids = sorted({hit.pid for hit in hits})
         reason = f"{len(hits)} hit{'s' if len(hits) > 1 else ''} in the window, from pid {', '.join(map(str, pids))}"
-        return Outcome(outcome="fired", reason=reason, hits=hits, imports=imports)
+        missing = tuple(f"{name}: {why}" for name, _, why in swallowed(view) if why)
+        return Outcome(outcome="fired", reason=reason, hits=hits, imports=imports, missing=missing)
     if isinstance(view.side, Blind) and isinstance(view.log, Blind):
         return Outcome(outcome="unseen", reason=f"no record could be read: {view.side.reason}; {view.log.reason}", left=(view.side.reason,))
     if not imports:

@@ -11,7 +11,7 @@ from runbook.model.fields import PatchRef, StepRef
 from runbook.model.sample import Sample, Seen
 from runbook.model.units import Duration, Size
 from runbook.model.verdict import Diagnosis, Evidence, Finding
-from runbook.probes.explanations import IMPORT_FAILED
+from runbook.probes.explanations import IMPORT_FAILED, REPLAYED
 from runbook.probes.outcome import Outcome, by_process, judge
 from runbook.probes.reading import Armed
 from runbook.probes.view import View
@@ -36,6 +36,7 @@ class ExpectProbe(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
         "imports": "one mapping a process that loaded the patched file: pid, start, rank, file, sha, time, how",
         "excluded": "each other explanation of a silence, and what excludes it",
         "left": "the explanations that nothing excludes",
+        "missing": "of `fired`: why there may be more hits than those, as a graph that replays the place",
         "ranks": "one mapping a process that loaded the patched file: pid, start, rank, outcome, hits (their number), reason",
         "tensors": "one mapping a saved tensor: name, file (in the run folder), on_host, shape, dtype, bytes, probe, pid, rank, seq; note",
     }
@@ -114,6 +115,9 @@ class ProbeGoal:
         findings = []
         if outcome.outcome == "fired" and self.view is not None and self.view.log == Seen(0):
             findings.append(Finding(code="not_in_log", text=f"`{self._patched.step}` fired, but the server's log has no line of it"))
+        replayed = next((why for why in outcome.missing if why.startswith(REPLAYED)), "")
+        if replayed and self.view is not None and any(one.kind == "graph" for one in self.view.channel.silences):
+            findings.append(Finding(code="hits_missing", text=f"there may be more hits of `{self._patched.step}`: {replayed}"))
         evidence = (
             Evidence(signal="hits", value=len(outcome.hits), unit="hits", points_to=verdict),
             Evidence(signal="imports", value=sorted({armed.pid for armed in outcome.imports}), unit="pids", points_to=verdict),
@@ -146,10 +150,14 @@ class ProbeGoal:
         count = self._step.count
         if word == "not_reached":
             return ("passed", "") if count.min == 0 else ("failed", "; expected fired")
-        if len(self.outcome.hits) < (count.min or 0) or (count.max is not None and len(self.outcome.hits) > count.max):
+        found, more = len(self.outcome.hits), "".join(f"; there may be more: {why}" for why in self.outcome.missing[:1])
+        if count.max is not None and found > count.max:
             return "failed", f"; expected {count.text()} hits"
+        if found < (count.min or 0) or (count.max is not None and more):
+            return "undecided" if more else "failed", f"; expected {count.text()} hits{more}"
         missing = self._missing_ranks() if self._step.ranks == "all" else ""
-        return ("failed", f"; {missing}") if missing else ("passed", "")
+        unseen = [one.reason for _, one in by_process(self.view) if one.outcome == "unseen"] if missing and self.view is not None else []
+        return ("undecided" if unseen else "failed", "; ".join(["", missing, *unseen[:1]])) if missing else ("passed", "")
 
     def _missing_ranks(self) -> str:
         seen = {hit.rank for hit in self.outcome.hits}
@@ -170,6 +178,7 @@ def _fields(outcome: Outcome, view: View | None) -> dict[str, Any]:
         ],
         "excluded": [to_builtins(item) for item in outcome.excluded],
         "left": list(outcome.left),
+        "missing": list(outcome.missing),
         "ranks": [] if view is None else [_rank(armed, one) for armed, one in by_process(view)],
     }
 

@@ -312,7 +312,8 @@ def _words(command: object) -> list[str]:
 
 
 def _visible_gpus(indices: list[int] | None) -> dict[str, str]:
-    return {} if indices is None else {"CUDA_VISIBLE_DEVICES": ",".join(map(str, indices))}
+    """The indices are those of nvidia-smi, by bus; CUDA itself counts the fastest first."""
+    return {} if indices is None else {"CUDA_VISIBLE_DEVICES": ",".join(map(str, indices)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 def _text(value: object) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from tests.real.place import ROOT, model, python, real_dir
+from tests.real.place import ROOT, gguf, llama_server, model, python, real_dir
 
 SGLANG_VARS = ROOT / "playbooks" / "vars" / "sglang_cpu_tiny.yaml"
 
@@ -58,11 +58,18 @@ def transformers(port: int) -> Engine:
     )
 
 
+def llamacpp(port: int, name: str = "tiny", *flags: str) -> Engine:
+    """`llama-server`, one process. Its weights are random: what it says means nothing."""
+    command = [str(llama_server()), "-m", str(gguf(name)), "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--threads", "1", "--metrics", *flags]
+    return Engine("llamacpp", command, {}, {"main": "llama-server"})
+
+
 def playbook(
-    path: Path, engine: Engine, steps: list[Step], before: Sequence[Step] = (), cleanup: Sequence[Step] = END, log: str = "auto"
+    path: Path, engine: Engine, steps: list[Step], before: Sequence[Step] = (), cleanup: Sequence[Step] = END, **launch: Any
 ) -> Path:
-    """A playbook on the lab that launches it as `server`, and then does these steps."""
-    launch = {"command": engine.command, "env": engine.env, "profile": engine.profile, "log": log}
+    """A playbook on the lab that launches it as `server`, with more keys of `launch`, and then does these steps."""
+    launch = {"command": engine.command, "env": engine.env, "profile": engine.profile, "log": "auto", **launch}
     all_steps = [*before, {"id": "server", "launch": launch}, *steps]
     whole: Step = {"runbook": 1, "name": f"{engine.profile} itself", "hosts": {"gpu": "lab"}, "steps": all_steps}
     if cleanup:

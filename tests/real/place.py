@@ -33,6 +33,21 @@ def python() -> Path:
     return real_dir() / "venv" / "bin" / "python"
 
 
+def gpu_python() -> Path:
+    """The interpreter with SGLang for a GPU: $GPU_PYTHON, else of an environment of its own."""
+    return Path(os.environ.get("GPU_PYTHON") or real_dir() / "gpu" / "venv" / "bin" / "python").absolute()
+
+
 def model(name: str) -> Path:
     """A folder with weights: `target`, or one of the drafts."""
     return real_dir() / "models" / name
+
+
+def llama_server() -> Path:
+    """llama.cpp's server."""
+    return real_dir() / "llamacpp" / "build" / "bin" / "llama-server"
+
+
+def gguf(name: str) -> Path:
+    """A model for it: `tiny` or `large`."""
+    return real_dir() / "llamacpp" / f"{name}.gguf"

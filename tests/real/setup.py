@@ -96,7 +96,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         nargs="*",
         choices=[*parts.PARTS, []],
         metavar="NAME",
-        help=f"of {', '.join(parts.PARTS)}; all but those that need root by default",
+        help=f"of {', '.join(parts.PARTS)}; all but those that need root, a compiler or a GPU by default",
     )
     options.add_argument("--without", action="append", default=[], choices=list(parts.PARTS), help="leave out a part and what needs it")
     return options.parse_args(arguments)

@@ -287,6 +287,52 @@ def test_a_compiled_patch_without_a_report_is_unseen(patch_ctx, box, server):
     assert goal.outcome.outcome == "unseen" and "somebody compiled the patched file" in goal.outcome.reason
 
 
+CAPTURING = """\
+import sys, types
+
+class cuda:
+    capturing = False
+    is_initialized = staticmethod(lambda: True)
+    is_current_stream_capturing = staticmethod(lambda: cuda.capturing)
+
+sys.modules["torch"] = types.SimpleNamespace(cuda=cuda)
+"""
+CAPTURES = """\
+        elif line.startswith("capture"):
+            cuda.capturing = True
+            model.forward(Batch([1]))
+            cuda.capturing = False
+            print("served", line.strip(), flush=True)
+        elif line.startswith("replay"):
+            print("served", line.strip(), flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_what_a_graph_replays_is_unseen_whatever_was_expected(patch_ctx, box, server):
+    """Its Python runs while it is captured, and no more. The torch here is a stand-in that says when it captures."""
+    script = box.folder / "server.py"
+    script.write_text(
+        CAPTURING + script.read_text().replace('        elif line.startswith("stop")', CAPTURES + '        elif line.startswith("stop")')
+    )
+    patch(patch_ctx, box)
+    server()
+    serve(patch_ctx, box, "forward 1", "capture", step="start")
+    serve(patch_ctx, box, "replay", "replay")
+    for word in ("fired", "not_reached"):
+        result = expect(patch_ctx, expect=word)
+        assert (result.verdict, result.fields["outcome"]) == ("undecided", "unseen"), result.reason
+        assert "CUDA graph capture; run it eagerly, as with --disable-cuda-graph" in result.reason
+    serve(patch_ctx, box, "forward 3", "replay", step="eager")
+    window = {"since": "eager", "until": "eager"}
+    result = expect(patch_ctx, **window)
+    assert (result.verdict, [hit["n"] for hit in result.fields["hits"]]) == ("passed", [3])
+    assert [code for code, _ in patch_ctx.findings] == ["hits_missing"] and "CUDA graph capture" in result.fields["missing"][0]
+    for count in ({"min": 2}, {"max": 1}):
+        assert expect(patch_ctx, **window, count=count).verdict == "undecided", "what was replayed was not counted"
+    assert expect(patch_ctx, **window, count={"max": 0}).verdict == "failed"
+
+
 TENSORS = """\
 import torch
 
