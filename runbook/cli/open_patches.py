@@ -186,7 +186,8 @@ def _undo_all(host: Host, place: Place, wish: Wish, found: list[OpenPatch], now:
         ended, left = ended + stopped.ended, left + stopped.left
         stays = [f"its keeper stays: {_way_out(host, run)} ends it"] if wish.stop and not place.journal else []
         rows += _undo(host, wish, run, patches, [*stopped.left, *stays], now) if patches else []
-        if wish.stop and not why and not host.open_patches(run) and not _servers(host, run) and host.give_lease_back(run):
+        over = not stopped.left if stopped.ended else not _servers(host, run)  # its keeper may take note of their end a moment later
+        if wish.stop and not why and over and not host.open_patches(run) and host.give_lease_back(run):
             given.append(run)
     return Look(rows=rows, stopped=Stopped(ended=ended, left=left), given_back=given)
 

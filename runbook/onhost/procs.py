@@ -6,7 +6,7 @@ A file that cannot be read gives None: never a guess. Times are clock ticks sinc
 import os
 import threading
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -223,6 +223,11 @@ def title(pid: int) -> str:
     """A process's title; empty when it is gone."""
     stat = read_stat(pid)
     return title_of(stat.comm, cmdline(pid)) if stat else ""
+
+
+def main_first(pid: int, tids: Iterable[int]) -> List[int]:
+    """A process's threads in order, its main one first: where the kernel's numbers have begun anew the others may have smaller ones."""
+    return sorted(tids, key=lambda tid: (tid != pid, tid))
 
 
 def caught_signals(pid: int) -> Optional[Set[int]]:

@@ -146,7 +146,7 @@ def _threads(pid: int) -> List[procs.Stat]:
     """Its threads, main one first; here a thread's own id stands in `pid`."""
     folder = "/proc/%d/task" % pid
     try:
-        tids = sorted(int(name) for name in os.listdir(folder))
+        tids = procs.main_first(pid, map(int, os.listdir(folder)))
     except OSError:
         return []
     raw = (procs.read_bytes("%s/%d/stat" % (folder, tid), 4096) for tid in tids[:MOST_THREADS])

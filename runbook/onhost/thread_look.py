@@ -55,7 +55,7 @@ class Threads:
     """Of one process, look after look."""
 
     def __init__(self, pid: int) -> None:
-        self._folder = "/proc/%d/task" % pid
+        self._pid, self._folder = pid, "/proc/%d/task" % pid
         self._known: Dict[int, _Thread] = {}
 
     def look(self, room: Room, count: int) -> List[Row]:
@@ -71,7 +71,7 @@ class Threads:
 
     def _list(self, room: Room) -> None:
         try:
-            tids = sorted(map(int, os.listdir(self._folder)))[:MOST_THREADS]
+            tids = procs.main_first(self._pid, map(int, os.listdir(self._folder)))[:MOST_THREADS]
         except OSError:
             tids = []
         before, self._known = self._known, {}

@@ -94,3 +94,7 @@ def test_reading_that_blocks_is_given_up():
     assert procs.bounded(lambda: os.read(read_end, 1), 0.05) is None
     os.write(write_end, b"x")
     assert procs.bounded(lambda: b"quick") == b"quick"
+
+
+def test_a_main_thread_is_first_also_where_the_kernels_numbers_have_begun_anew():
+    assert procs.main_first(31484, [300, 31484, 301, 31485]) == [31484, 300, 301, 31485]
