@@ -52,7 +52,7 @@ def test_srun_is_asked_to_keep_nothing_back(via: str, called: str) -> None:
 @pytest.mark.slow
 def test_a_launch_behind_srun_is_refused_before_anything_starts(tmp_path: Path) -> None:
     srun = tmp_path / "srun"
-    srun.write_text('#!/bin/sh\nexec "$@"\n')
+    srun.write_text('#!/bin/sh\nshift  # --unbuffered\nexec "$@"\n')
     srun.chmod(0o755)
     state = tmp_path / "state"
     host = connect_local("node", via=["env", f"XDG_STATE_HOME={state}", str(srun)], python=sys.executable)

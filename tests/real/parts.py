@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.real import slurm as cluster
 from tests.real.place import ROOT, model, python, real_dir
 
 HERE = Path(__file__).parent
@@ -20,6 +22,7 @@ ACCELERATE = "accelerate==1.15.0"
 SGLANG_NEEDS = """orjson pybase64 zstandard IPython uvloop interegular outlines==0.1.11 blobfile xxhash gguf easydict partial_json_parser
 decorator traitlets matplotlib-inline stack_data executing asttokens pure_eval prompt_toolkit pexpect ptyprocess wcwidth jedi parso
 sentencepiece==0.2.1 einops soundfile torchvision==0.28.0""".split()
+SLURM = ["slurmctld", "slurmd", "slurm-client", "munge"]
 MISFITS = ["torchvision", "torchaudio", "torchcodec"]
 """The wheels that come along were built for another torch; with one of them installed, transformers cannot be imported."""
 
@@ -68,6 +71,17 @@ def podman() -> str:
     tree.parent.mkdir(parents=True, exist_ok=True)
     _call(["debootstrap", "--variant=minbase", "--include=python3", "bookworm", str(tree)])
     return subprocess.run(["podman", "--version"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def slurm() -> str:
+    """Slurm and munge as packages of the system, where apt may be asked; the cluster itself is started by each test."""
+    if cluster.missing():
+        environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for words in (["update"], ["install", "--yes", "--no-install-recommends", *SLURM]):
+            subprocess.run(["nice", "-n", "5", "apt-get", "-qq", *words], check=True, env=environ, stdin=subprocess.DEVNULL)
+    if absent := cluster.missing():
+        raise FileNotFoundError(f"{', '.join(absent)}: not installed by {', '.join(SLURM)}")
+    return cluster.version()
 
 
 def models() -> str:
@@ -130,5 +144,6 @@ PARTS = {
     ),
     "vllm": Part("whether vLLM can be imported", vllm, needs=("models",)),
     "podman": Part("a small Debian to run as a container", podman, asked=True),
+    "slurm": Part("Slurm's packages of this system", slurm, pins=tuple(SLURM), asked=True),
     "transformers": Part("what `transformers serve` needs more", transformers, needs=("models",), pins=(ACCELERATE,)),
 }
