@@ -29,6 +29,8 @@ def test_it_is_refused_by_name_whichever_file_says_how_to_get_in(here, capsys):
         (found,) = answer["diagnostics"]
         assert (answer["verdict"], found["code"], found["line"]) == ("refused", "ends-with-link", 5)
         assert "`server` (launch)" in found["summary"] and VIA in found["summary"] and "attach" in found["hint"]
+        assert exit_code(["validate", "p.yaml"]) == 0
+        assert "p.yaml:5:5: warning[ends-with-link]" in capsys.readouterr().err
     assert not (here / "state").exists() and not (here / "it").exists()
 
 
