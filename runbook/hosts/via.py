@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 
 _CONTAINER_TOOLS = frozenset({"docker", "podman", "nerdctl", "kubectl"})
 
 _UNBUFFERED = frozenset({"-u", "--unbuffered"})
+_JOB_OVER = re.compile(r"Slurm job \d+ has expired")
+
+
+def is_over(said: str) -> bool:
+    """Whether the tool of a prefix said that what it leads into has ended for good. The words are those of Slurm 22.05.8."""
+    return _JOB_OVER.search(said) is not None
 
 
 def relaying(via: Sequence[str]) -> list[str]:

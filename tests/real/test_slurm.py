@@ -156,7 +156,7 @@ def _listens(port: int) -> bool:
     return f":{port:04X} " in Path("/proc/net/tcp").read_text()
 
 
-def test_a_job_that_ends_in_the_middle_fails_the_step_and_its_patch_is_said_to_be_left(job):
+def test_a_job_that_ends_in_the_middle_fails_the_step_and_whether_the_patch_is_left_is_true(job):
     path = job.playbook([taps(job), {"id": "long", "host": "node", "run": "sleep 600"}], [{"host": "node", "restore": "taps"}])
     child = job.start("run", path, "--json", "--no-suspend")
     until(lambda: child.poll() is not None or mentions(Path("sleep 600")), 60)
@@ -164,11 +164,16 @@ def test_a_job_that_ends_in_the_middle_fails_the_step_and_its_patch_is_said_to_b
     out, err = child.communicate(timeout=170)
     outcome = Outcome(child.returncode, out, err)
     answer = outcome.json
-    told = {"failed": "SIGTERM", "unreachable": "node"}  # what Slurm ends first: the command, or the step that the helper is in
-    assert told[answer["verdict"]] in answer["reason"], (out, err)
-    assert answer["cleanup"]["status"] == "failed", "no restore is claimed"
-    assert any(str(job.source) in one and "has expired" in one for one in answer["left_behind"]), (out, err)
-    assert job.source.read_text() != SERVER
+    told = {
+        "failed": ("SIGTERM", "exit 143"),
+        "unreachable": ("node",),
+    }  # what Slurm ends first: the command, or the step that the helper is in
+    assert any(words in answer["reason"] for words in told[answer["verdict"]]), (out, err)
+    assert outcome.step_rows(answer["steps"][-1]["id"])[-1]["seconds"] < 30, "a job that is over is not waited for"
+    # Slurm takes a moment over ending the helper's step: the restore may have come first.
+    restored = job.source.read_text() == SERVER
+    told_left = any(str(job.source) in one for one in answer["left_behind"])
+    assert (answer["cleanup"]["status"], told_left) == (("passed", False) if restored else ("failed", True)), (out, err)
     until(lambda: not mentions(Path("sleep 600")), 30)
 
 
@@ -206,4 +211,4 @@ def test_a_job_that_is_over_is_named_as_what_is_in_the_way(job):
     outcome = job.runbook("run", job.playbook([{"host": "node", "run": "uname"}], []), "--json")
     assert outcome.json["verdict"] == "unreachable"
     assert "expired" in outcome.json["reason"] or "Invalid job id" in outcome.json["reason"], outcome.json["reason"]
-    assert "check that `via:` works" in outcome.json["reason"], outcome.json["reason"]
+    assert "squeue --me" in outcome.json["reason"] and "Python" not in outcome.json["reason"], outcome.json["reason"]
