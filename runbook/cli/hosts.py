@@ -39,7 +39,7 @@ def command(name: str | None, targets: bool, as_json: bool) -> int:
         click.echo(f"`{name}` is not in hosts.yaml, so it is taken as an ssh alias or address; did you mean `{close}`?", err=True)
     try:
         names = _names(inventory, name)
-        rows = [_row(inventory, one, deep=name is not None and not targets) for one in names]
+        rows = [_row(inventory, one, deep=name is not None and not targets) | _job_step(name, one) for one in names]
     except ResolveFailed as problem:
         raise click.UsageError(f"{problem.summary}; {problem.hint}" if problem.hint else problem.summary) from None
     if targets:
@@ -68,6 +68,12 @@ def _names(inventory: Inventory, name: str | None) -> list[str]:
         return sorted(inventory.hosts)
     nodes = slurm(name)
     return nodes if nodes is not None else inventory.groups.get(name, [name])
+
+
+def _job_step(name: str | None, node: str) -> dict[str, Any]:
+    """What enters the node from here where ssh does not: a step of the job, for `via:`."""
+    job = (name or "").partition("slurm:")[2]
+    return {"job_step": f"srun --jobid={job} --overlap --quiet --nodelist={node}"} if job else {}
 
 
 def _row(inventory: Inventory, name: str, deep: bool) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from runbook.cli import command_line, confirm, load, reuse, sources, store
 from runbook.cli.choosing import left_out, split
 from runbook.cli.diffs import show_diff
 from runbook.cli.run_options import Choice, options
+from runbook.cli.unheld import unheld
 from runbook.model.clock import Clock, SystemClock
 from runbook.model.verdict import EXIT_CODES
 
@@ -41,6 +42,8 @@ def command(**chosen: Any) -> int:
     open_questions = [] if choice.check else confirm.unconfirmed(loaded.playbook, yes=choice.yes, left_out=unchosen)
     if open_questions:
         return refuse(loaded._replace(diagnostics=open_questions), choice.as_json, "refused")
+    if mortal := unheld(loaded.playbook, sources.read_inventory()[0], unchosen):
+        return refuse(loaded._replace(diagnostics=mortal), choice.as_json, "refused")
     clock = SystemClock()
     place = store.fresh_place(clock.now(), choice.out)
     if choice.detach or choice.wait_for is not None:

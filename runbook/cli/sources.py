@@ -123,7 +123,17 @@ def check_file(name: str, overrides: Sequence[str] = ()) -> list[Diagnostic]:
     begins = {key: re.search(rb"^(?:\xef\xbb\xbf)?" + key.encode() + rb":", source, re.MULTILINE) is not None for key in OURS}
     if begins["profile"] and not begins["runbook"]:
         return profiles(file).check(file, source)[1]
-    return load(name, overrides)[1]
+    playbook, found, _ = load(name, overrides)
+    return found + _warned_of_launches(playbook) if playbook is not None else found
+
+
+def _warned_of_launches(playbook: Playbook) -> list[Diagnostic]:
+    """Launches that `run` would refuse for the way in; another host may be named on its command line, so no errors here."""
+    from msgspec.structs import replace
+
+    from runbook.cli.unheld import unheld
+
+    return [replace(one, severity=Severity.WARNING) for one in unheld(playbook, read_inventory()[0])]
 
 
 def load_with(name: str, overrides: Mapping[str, Any], roles: Mapping[str, Sequence[str]]) -> tuple[Playbook | None, list[Diagnostic], str]:

@@ -2,7 +2,7 @@
 
     up ── LinkLost ──> lost ── a try ──> up
                         │ └─ no answer: the next try after 0.5, 1, 2, 4, then every 5 s
-                        └── the step's box is over, or the answer is final (host key, login) ──> Unreachable
+                        └── the step's box is over, or the answer is final (host key, login, job over) ──> Unreachable
 
 A step's own calls wait for that (`Link.host`); a look of a wait does not: it is a look that saw no host (`Link.look`).
 """
@@ -22,6 +22,7 @@ from runbook.hosts.base import (
     HostKeyRefused,
     HttpAnswer,
     LinkLost,
+    PlaceEnded,
     Reply,
     Unreachable,
 )
@@ -29,7 +30,7 @@ from runbook.model.event import Moved
 
 PAUSES_S = (0.5, 1.0, 2.0, 4.0, 5.0)
 SPEAK_S = 5.0
-FINAL = (HostKeyRefused, AuthRefused)
+FINAL = (HostKeyRefused, AuthRefused, PlaceEnded)
 """Trying again would change nothing, or lock the account."""
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 

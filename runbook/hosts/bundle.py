@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from runbook.hosts.via import relaying
 from runbook.onhost import boot
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,+")
@@ -42,7 +43,7 @@ def payload(entry: str, args: dict[str, Any]) -> bytes:
 def helper_argv(via: Sequence[str] | str = (), python: str = "") -> list[str]:
     """The helper's command as words: `via`, the interpreter, the stub. Text in `via` is split as a shell would."""
     prefix = shlex.split(via) if isinstance(via, str) else list(via)
-    return [*prefix, python or "python3", boot.FLAGS, boot.STUB]
+    return [*relaying(prefix), python or "python3", boot.FLAGS, boot.STUB]
 
 
 def remote_command(via: Sequence[str] | str = (), python: str = "") -> str:

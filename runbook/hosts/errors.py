@@ -9,6 +9,7 @@ Errors, by who is to blame and when:
     │   ├── HostKeyRefused   unknown under a strict policy, changed, or revoked
     │   ├── AuthRefused      no key, key refused, too many tries
     │   ├── NoPython         no python3 ≥ 3.8 behind `via:`/`python:`
+    │   ├── PlaceEnded       what `via:` leads into is over, and comes back no more
     │   └── LinkLost         an open connection died
     ├── RemoteError          the helper answered that an operation failed (`code` is stable)
     ├── CallTimeout          the helper did not answer in time; the link may still be alive
@@ -65,6 +66,12 @@ class AuthRefused(Unreachable):
 
 class NoPython(Unreachable):
     """There is no usable python3 on the host."""
+
+    stage = "helper"
+
+
+class PlaceEnded(Unreachable):
+    """What `via:` leads into is over: no try will get in again."""
 
     stage = "helper"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -101,6 +102,11 @@ def connect_local(
     except OSError as error:
         hint = f"check `via:`: `{argv[0]}` is to be found on this machine" if via else PYTHON_HINT
         raise NoPython(f"the helper did not start on {name}: `{argv[0]}`: {error.strerror}", hint) from error
-    session = Session(channel, timeout_s=timeout_s, what=name, protect=protect)
+    try:
+        session = Session(channel, timeout_s=timeout_s, what=name, protect=protect)
+    except NoPython as error:
+        if via:
+            error.hint = f"check that `via:` works: `{shlex.join([*argv[:-3], 'true'])}`; or {error.hint}"
+        raise
     mortal = ends_with_link(argv[:-3])
     return Host(name, session.facts.hostname, session, session.facts, RelayHttp(session), gpus, ends_with_link=mortal)

@@ -19,8 +19,9 @@ from typing import Any, NoReturn, Protocol
 
 import msgspec
 
-from runbook.hosts.base import CallTimeout, Cancelled, CancelToken, HostFacts, LinkLost, NoPython, RemoteError, Reply
+from runbook.hosts.base import CallTimeout, Cancelled, CancelToken, HostFacts, LinkLost, NoPython, PlaceEnded, RemoteError, Reply
 from runbook.hosts.bundle import payload
+from runbook.hosts.via import is_over
 from runbook.model.clock import Clock, SystemClock
 from runbook.model.playbook import Protect
 from runbook.onhost import frames
@@ -133,8 +134,8 @@ class Session:
     ) -> None:
         """Start the helper on a channel whose command is `bundle.remote_command` or `helper_argv`.
 
-        Raises NoPython when no helper answers in `timeout_s`; the channel is closed then. `what` names the host in messages; `protect`
-        is what the helper must leave alone.
+        Raises NoPython, or PlaceEnded, when no helper answers in `timeout_s`; the channel is closed then. `what` names the host in
+        messages; `protect` is what the helper must leave alone.
         """
         self._channel = channel
         self._clock: Clock = clock or SystemClock()
@@ -201,6 +202,8 @@ class Session:
 
     def _fail(self, summary: str) -> NoReturn:
         self._channel.close()
+        if is_over(summary):
+            raise PlaceEnded(summary, "`squeue --me` lists the jobs that run: name one of them in `via:`")
         raise NoPython(summary, PYTHON_HINT)
 
     # calls -------------------------------------------------------------------------------------------------------

@@ -24,27 +24,33 @@ class Disturbance(NamedTuple):
 def disturbances(playbook: Playbook, table: Mapping[str, Any], left_out: Container[str] = ()) -> list[Disturbance]:
     """In the order of the playbook; `left_out` are steps and blocks that this run does not do."""
     found = []
-    roles = {role: (role,) for role in playbook.hosts}
-    for node, known in _walk((*playbook.steps, *playbook.always), left_out, roles):
+    for node, targets in visits(playbook, left_out):
         what = table[node.type].disturbs(node.body)
-        for target in _targets(playbook, node, known) if what else ():
+        for target in targets if what else ():
             marked = "production" if target.production else "shared" if target.shared else ""
             if marked:
                 found.append(Disturbance(node.id, node.type, what, target.target, marked))
     return found
 
 
+def visits(playbook: Playbook, left_out: Container[str] = (), *, sure: bool = False) -> Iterator[tuple[StepNode, list[Target]]]:
+    """Each step and its targets; with `sure` only those that no `when` and no `rescue` decides on."""
+    roles = {role: (role,) for role in playbook.hosts}
+    for node, known in _walk((*playbook.steps, *playbook.always), left_out, roles, sure):
+        yield node, _targets(playbook, node, known)
+
+
 Roles = Mapping[str, tuple[str, ...]]
 """The roles of a file as roles of the run."""
 
 
-def _walk(nodes: tuple[Node, ...], left_out: Container[str], roles: Roles) -> Iterator[tuple[StepNode, Roles]]:
+def _walk(nodes: tuple[Node, ...], left_out: Container[str], roles: Roles, sure: bool) -> Iterator[tuple[StepNode, Roles]]:
     for node in nodes:
-        if node.id in left_out:
+        if node.id in left_out or (sure and node.common.when is not None):
             continue
         if isinstance(node, BlockNode):
             inner = node.roles if isinstance(node, IncludeNode) else roles
-            yield from _walk((*node.steps, *node.rescue, *node.always), left_out, inner)
+            yield from _walk((*node.steps, *(() if sure else node.rescue), *node.always), left_out, inner, sure)
         else:
             yield node, roles
 

@@ -25,9 +25,10 @@ from runbook.steps.kept import take_kept
 
 PACKAGES = ("sglang", "vllm", "torch", "transformers")
 """Distributions whose version a reader of the transcript asks for first."""
-MORTAL = (
-    "nothing that is started behind this `via:` outlives the connection, so no server is launched here: {why}; "
-    "start it from the job's own script and use `attach`, or reach the node by ssh"
+MORTAL = "nothing that is started behind this `via:` outlives the connection, so no server is launched here: {why}; {instead}"
+INSTEAD = (
+    "launch it from the host where `srun` is called, with `srun …` before its command: its keeper holds that step; then `attach` to it "
+    "here. Or start it from the job's own script, or reach the node by ssh"
 )
 VERSIONS = (
     "import importlib.metadata as m, json, sys\n"
@@ -114,7 +115,7 @@ class Launch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def run(self, ctx: StepContext) -> StepResult:
         """Look at the port, start, watch it settle."""
         if ctx.host.ends_with_link:
-            return StepResult(verdict="refused", reason=MORTAL.format(why=ctx.host.ends_with_link))
+            return StepResult(verdict="refused", reason=MORTAL.format(why=ctx.host.ends_with_link, instead=INSTEAD))
         if ctx.host.facts.logout:
             ctx.find("ends_at_logout", f"{ctx.host.name}: what is started here may not outlive the connection: {ctx.host.facts.logout}")
         profile = ctx.profile(self.profile)

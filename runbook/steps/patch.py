@@ -22,6 +22,7 @@ from runbook.steps.base import Patched, Step, StepContext, StepResult
 
 MOST_BYTES = 16 << 20
 """Larger files are no source files."""
+BY_HAND = "`runbook restore RUN` takes it back, as long as this way in works"
 _PYTHON = re.compile(r"(.*/)?python[0-9.]*")
 
 
@@ -233,6 +234,10 @@ class Patch(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def _write(self, ctx: StepContext, target: Target, made: Made, side_file: str) -> tuple[UndoRecord, float]:
         """Everything that changes the host, in the order that leaves nothing behind."""
         host, debt = ctx.host, f"patch:{ctx.step}:{ctx.host.name}"
+        if host.ends_with_link:
+            ctx.find(
+                "ends_with_link", f"{host.name}: nobody undoes this patch when the controller is lost: {host.ends_with_link}; {BY_HAND}"
+            )
         ctx.owe(f"keeper:{host.name}", "keeper")
         host.ensure_keeper(ctx.run.id, ctx.run.suspend_for_s)
         if made.block:

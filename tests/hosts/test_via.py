@@ -1,4 +1,4 @@
-"""Which prefixes let a server outlive the connection, and which logouts do not."""
+"""How prefixes are called, which of them let a server outlive the connection, and which logouts do not."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from runbook.hosts.bundle import helper_argv
 from runbook.hosts.local import connect_local
 from runbook.hosts.via import ends_with_link
 from runbook.onhost.logout import reason
@@ -34,10 +35,24 @@ def test_a_prefix_says_whether_anything_outlives_it(via: str, word: str) -> None
     assert word in found and bool(found) == bool(word)
 
 
+@pytest.mark.parametrize(
+    ("via", "called"),
+    [
+        ("srun --jobid=1 --overlap", "srun --unbuffered --jobid=1 --overlap"),
+        ("sudo -n /opt/slurm/bin/srun --overlap", "sudo -n /opt/slurm/bin/srun --unbuffered --overlap"),
+        ("srun -u --overlap", "srun -u --overlap"),
+        ("srun --overlap --unbuffered", "srun --overlap --unbuffered"),
+        ("podman exec -i box", "podman exec -i box"),
+    ],
+)
+def test_srun_is_asked_to_keep_nothing_back(via: str, called: str) -> None:
+    assert helper_argv(via, "python3")[: len(called.split()) + 1] == [*called.split(), "python3"]
+
+
 @pytest.mark.slow
 def test_a_launch_behind_srun_is_refused_before_anything_starts(tmp_path: Path) -> None:
     srun = tmp_path / "srun"
-    srun.write_text('#!/bin/sh\nexec "$@"\n')
+    srun.write_text('#!/bin/sh\nshift  # --unbuffered\nexec "$@"\n')
     srun.chmod(0o755)
     state = tmp_path / "state"
     host = connect_local("node", via=["env", f"XDG_STATE_HOME={state}", str(srun)], python=sys.executable)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.real import slurm as cluster
 from tests.real.place import ROOT, gguf, gpu_python, llama_server, model, python, real_dir
 
 HERE = Path(__file__).parent
@@ -28,6 +29,7 @@ LLAMACPP_FLAGS = """-DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DB
 -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF""".split()
 GGUFS = {"tiny": (2, 64), "large": (16, 1024)}
 """Layers and hidden size: one that is up at once, and one of 0.9 GB that takes a while to load."""
+SLURM = ["slurmctld", "slurmd", "slurm-client", "munge"]
 MISFITS = ["torchvision", "torchaudio", "torchcodec"]
 """The wheels that come along were built for another torch; with one of them installed, transformers cannot be imported."""
 
@@ -76,6 +78,17 @@ def podman() -> str:
     tree.parent.mkdir(parents=True, exist_ok=True)
     _call(["debootstrap", "--variant=minbase", "--include=python3", "bookworm", str(tree)])
     return subprocess.run(["podman", "--version"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def slurm() -> str:
+    """Slurm and munge as packages of the system, where apt may be asked; the cluster itself is started by each test."""
+    if cluster.missing():
+        environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for words in (["update"], ["install", "--yes", "--no-install-recommends", *SLURM]):
+            subprocess.run(["nice", "-n", "5", "apt-get", "-qq", *words], check=True, env=environ, stdin=subprocess.DEVNULL)
+    if absent := cluster.missing():
+        raise FileNotFoundError(f"{', '.join(absent)}: not installed by {', '.join(SLURM)}")
+    return cluster.version()
 
 
 def models() -> str:
@@ -192,5 +205,6 @@ PARTS = {
         sources=(HERE / "train_pair.py",),
         asked=True,
     ),
+    "slurm": Part("Slurm's packages of this system", slurm, pins=tuple(SLURM), asked=True),
     "transformers": Part("what `transformers serve` needs more", transformers, needs=("models",), pins=(ACCELERATE,)),
 }
