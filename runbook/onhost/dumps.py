@@ -10,7 +10,7 @@ import os
 import resource
 import signal
 import socket
-from typing import Any, Dict
+from typing import Any, Dict, Optional, Set
 
 from .files import make_private
 
@@ -89,10 +89,11 @@ def free_port() -> int:
         return port
 
 
-def armed(pid: int, environ_value: Any, status: bytes) -> str:
-    """The file into which the signal makes this process print its threads; empty when it is not known to be armed."""
+def armed(pid: int, environ_value: Any, caught: Optional[Set[int]]) -> str:
+    """The file into which the signal makes this process print its threads; empty when it is not known to be armed.
+
+    caught: the signals for which it has a handler.
+    """
     folder = environ_value(pid, FOLDER)
     path = os.path.join(folder, "%d.stacks" % pid) if folder else ""
-    at = status.find(b"\nSigCgt:")
-    caught = int(status[at + 8 :].split(None, 1)[0], 16) if at >= 0 else 0
-    return path if path and os.path.isfile(path) and caught >> (SIGNAL - 1) & 1 else ""
+    return path if path and os.path.isfile(path) and caught is not None and SIGNAL in caught else ""

@@ -17,7 +17,7 @@ _FRAME = re.compile(r'^  File "(.*)", line (\d+|\?\?\?) in (.*)$')
 
 def dump(pid: int, start: int, limit_s: float) -> Any:
     """The threads as plain data, or a text that says why there are none."""
-    path = dumps.armed(pid, procs.environ_value, procs.read_bytes("/proc/%d/status" % pid, 4096) or b"")
+    path = dumps.armed(pid, procs.environ_value, procs.caught_signals(pid))
     if not path:
         return "its fault handler is not known to be armed (launch with `dumps: full`)"
     before = os.path.getsize(path)

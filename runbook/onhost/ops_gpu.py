@@ -24,6 +24,8 @@ def gpus(ctx: Any, args: Dict[str, Any], blob: bytes) -> Tuple[Dict[str, Any], b
 
 
 OPS = {"gpus": gpus}
+_taken: Dict[str, Tuple[str, ...]] = {}
+"""Of each tool's path which of MORE_FIELDS it answered last: that is asked first, so that a look is one question."""
 
 
 def look(ctx: Any, tool: str, indices: Optional[List[int]], deadline: float) -> Dict[str, Any]:
@@ -33,10 +35,12 @@ def look(ctx: Any, tool: str, indices: Optional[List[int]], deadline: float) -> 
         busy = lock.acquire(deadline, ctx)
         if busy:
             return {"blind": busy}
-        for more in gpu_read.MORE_FIELDS:
+        for more in sorted(gpu_read.MORE_FIELDS, key=lambda one: one != _taken.get(tool)):
             memory = lock.run(gpu_read.gpu_question(tool, more), deadline, ctx)
             if memory.blind or not gpu_read.refused(*memory[:3]):
                 break
+        if more and not memory.blind:
+            _taken[tool] = more
         found: Dict[str, Any] = {"blind": memory.blind} if memory.blind else gpu_read.read_gpus(*memory[:3])
         if "blind" in found:
             return found

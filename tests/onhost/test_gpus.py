@@ -126,9 +126,15 @@ def test_a_driver_that_does_not_know_a_field_is_asked_without_it(host_with: Call
     assert [gpu.used for gpu in host_with(script).gpus().gpus] == [1000 << 20, 3 << 20]
 
 
-def test_a_driver_with_the_later_name_of_the_throttle_reasons_is_asked_for_it(host_with: Callable[[str], Host]) -> None:
-    script = """case "$1" in
+def test_a_driver_with_the_later_name_of_the_throttle_reasons_is_asked_for_it(host_with: Callable[[str], Host], tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    script = f"""echo "$1" >> {asked}
+case "$1" in
 *throttle*) echo 'Field "clocks_throttle_reasons.active" is not a valid field to query.'; exit 2;;
 *event_reasons*) echo '0, GPU-a, X, 1, 2, 0, 70.00, 700.00, 0x0000000000000004';; esac"""
-    (gpu,) = host_with(script).gpus().gpus
+    host = host_with(script)
+    (gpu,) = host.gpus().gpus
     assert (gpu.power_w, gpu.throttle) == (70.0, ("power cap",))
+    asked.unlink()
+    assert host.gpus().gpus[0].throttle == ("power cap",)
+    assert [word for word in asked.read_text().split() if "throttle" in word] == []  # that it was refused is remembered
